@@ -14,6 +14,9 @@ use baio_stress::mix;
 
 use crate::figures::interrupt;
 
+/// What the names of its rows begin with.
+pub(super) const SIMULATED: &str = "the document's disk, simulated";
+
 const DISK_BYTES: u64 = 500 << 30;
 
 /// What is done there.

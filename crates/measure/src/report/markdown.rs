@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::report::documents_disk::SIMULATED;
 use crate::report::numbers;
+use crate::report::pipelining::OF_THE_BEST;
 use crate::report::record::{Experiment, Record, Row};
 use crate::report::terminal::{box_of, verdict};
 
@@ -77,11 +79,7 @@ fn experiment(out: &mut String, told: &Experiment) -> std::fmt::Result {
         writeln!(out, "- {}", text(note))?;
     }
     // The others are in the report.
-    let rows: Vec<_> = told
-        .rows
-        .iter()
-        .filter(|row| row.mark.is_some() || row.skipped.is_some())
-        .collect();
+    let rows: Vec<_> = told.rows.iter().filter(|row| is_told(row, told)).collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -123,6 +121,15 @@ fn experiment(out: &mut String, told: &Experiment) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// What is held to a mark, or was left out; of a comparison without a mark, which belongs to a sweep, its rates and what they cost; and
+/// what the document's disk shows.
+fn is_told(row: &Row, told: &Experiment) -> bool {
+    let is_swept = |row: &Row| row.ratio.is_some() && row.figure == "requests/s" || row.figure.starts_with(OF_THE_BEST);
+    let has_mark = |row: &Row| row.mark.is_some();
+    let has_none = || !told.rows.iter().any(|other| other.what == row.what && has_mark(other));
+    has_mark(row) || row.skipped.is_some() || row.what.starts_with(SIMULATED) || is_swept(row) && has_none()
 }
 
 fn mark(row: &Row) -> String {

@@ -16,7 +16,7 @@ use crate::figures::worker::{self, command_line};
 use crate::report::Setting;
 use crate::report::charts::{OURS as OURS_LINE, Sweep as Drawing, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
-use crate::report::documents_disk::Work;
+use crate::report::documents_disk::{SIMULATED, Work};
 use crate::report::marks::{Bound, Figure, rate};
 use crate::report::places::Site;
 use crate::report::streaming::file_system;
@@ -26,6 +26,9 @@ const STAGES: u32 = 32;
 
 /// What the names of our own sides begin with, where they stand beside peers.
 const OURS: &str = "ours";
+
+/// What the figure begins with that is held to a mark.
+pub(super) const OF_THE_BEST: &str = "of the requests a CPU second of the best in them";
 
 /// One row of the figures.
 #[derive(Clone, Copy)]
@@ -132,7 +135,7 @@ fn on_the_documents_disk(findings: &mut Findings) -> Result<(), Failure> {
             let processing = Duration::from_secs_f64(0.5 / bare.rate(0)?);
             let work = Work { processing, ..bare };
             let blocking = work.rate(0)?;
-            let what = format!("the document's disk, simulated: {}, {megabytes} MB", stream.name);
+            let what = format!("{SIMULATED}: {}, {megabytes} MB", stream.name);
             findings.figure(&what, "one blocking caller", "requests/s", blocking, None);
             for ahead in [1, 4, 16, STAGES] {
                 let ratio = work.rate(ahead)? / blocking;
@@ -293,7 +296,7 @@ fn judge(turns: &Turns, processing: f64, is_marked: bool, findings: &mut Finding
     let each = |runs: &[Measurement]| 1.0 / ratio(Figure::CpuLessStart, &turns.ours, runs);
     let cpu = |runs| middle(Figure::CpuLessStart, runs);
     if let Some((name, runs)) = kaio().min_by(|one, other| cpu(one.1).total_cmp(&cpu(other.1))) {
-        let said = format!("of the requests a CPU second of the best in them, {name}");
+        let said = format!("{OF_THE_BEST}, {name}");
         let bound = is_marked.then_some(Bound::AtLeast(1.25));
         findings.count(&said, "requests_a_cpu_second", each(runs), bound);
     }

@@ -18,7 +18,7 @@ use crate::latency::schedulers::Schedulers;
 use crate::report::Setting;
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side};
-use crate::report::documents_disk::Work;
+use crate::report::documents_disk::{SIMULATED, Work};
 use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::{Mark, cpu, rate};
@@ -130,7 +130,7 @@ fn on_the_documents_disk(findings: &mut Findings) -> Result<(), Failure> {
             call: if ahead == 0 { CALL } else { CALL_AHEAD },
             processing: Duration::ZERO,
         };
-        let what = format!("the document's disk, simulated: blocks of {} KiB", size / KIB);
+        let what = format!("{SIMULATED}: blocks of {} KiB", size / KIB);
         let rate = |ahead| work(ahead).rate(ahead).map(|rate| rate * size as f64 / 1e6);
         let one = rate(0)?;
         sweep.point("one at a time", PEER, (size / KIB) as f64, one);

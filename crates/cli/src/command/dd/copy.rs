@@ -130,11 +130,15 @@ impl<'a> Copy<'a> {
             if moved {
                 continue;
             }
-            if self.in_flight == 0 || self.interrupted && self.cores.are_stuck()? {
+            if self.in_flight == 0 {
                 break;
             }
             self.in_flight_max = self.in_flight_max.max(self.in_flight);
-            self.cores.turn()?;
+            if !self.interrupted {
+                self.cores.turn()?;
+            } else if self.cores.are_stuck()? {
+                break;
+            }
         }
         Ok(Copied {
             source: self.source,

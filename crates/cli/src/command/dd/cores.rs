@@ -212,12 +212,13 @@ impl Cores {
                 self.with(Way::Core(index), |core| core.cancel(ticket))?;
             }
         }
-        let rounds = self.rounds.get_or_insert(CALLED_OFF_ROUNDS);
-        let Some(left) = rounds.checked_sub(1) else {
+        let Some(left) = self.rounds.unwrap_or(CALLED_OFF_ROUNDS).checked_sub(1) else {
             return Ok(true);
         };
-        *rounds = left;
-        if self.turn_all()? == 0 {
+        // What goes on ending is not stuck, however much of it there is.
+        let is_quiet = self.turn_all()? == 0;
+        self.rounds = Some(if is_quiet { left } else { CALLED_OFF_ROUNDS });
+        if is_quiet {
             std::thread::sleep(CALLED_OFF_ROUND);
         }
         Ok(false)

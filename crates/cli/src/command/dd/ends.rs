@@ -5,7 +5,7 @@
 
 use std::io::{Seek, SeekFrom};
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
 use baio_console::named::{Named, NamedSegment, Reached};
@@ -17,7 +17,7 @@ use rustix::fs::Advice;
 
 use super::cores::{Cores, Inode, Way, inode_of};
 use super::frame::is_aligned;
-use super::plain::{self, Flow, Plain};
+use super::plain::{self, Flow, Made, Plain};
 use super::signals::Signals;
 use crate::operands::{Creation, DdOperands, Direct, FinalSync, Flags, Truncate};
 
@@ -73,8 +73,7 @@ pub(super) struct End {
     pub(super) asked: Option<&'static str>,
     /// What the system says of a position at `origin`, if it has something to say.
     nowhere: Option<Errno>,
-    /// The path of a file that was made for this copy.
-    made: Option<PathBuf>,
+    made: Option<Made>,
 }
 
 /// What decides how an end is treated.
@@ -131,17 +130,23 @@ impl Ends {
             Ok(ends) => Ok((cores, ends)),
             Err(failure) => {
                 let _ = cores.close(); // The first failure is the one to tell.
-                made.map(std::fs::remove_file);
+                made.as_ref().map(Made::remove);
                 Err(failure)
             }
         }
     }
 
     /// Would the copy read what it writes? Then it goes one record after the other, as GNU dd does.
-    pub(super) fn overlap(&self, count: u64) -> bool {
+    /// Where a conversion `lengthens`, nobody knows how far it writes.
+    pub(super) fn overlap(&self, count: u64, lengthens: bool) -> bool {
         let (input, output) = (&self.input, &self.output);
         if input.object != output.object {
-            return false;
+            // A disk and its partition share bytes, and which ones is not looked at.
+            let disks = [input, output].map(End::disk);
+            return disks[0].is_some() && disks[0] == disks[1];
+        }
+        if lengthens {
+            return input.kind != EndKind::Stream;
         }
         if input.flow == Flow::InOrder || output.flow == Flow::InOrder {
             // What a file is appended is read again.
@@ -212,7 +217,23 @@ impl End {
 
     /// Removes a file that was made for a copy that does not begin.
     pub(super) fn unmake(&self) {
-        self.made.as_ref().map(std::fs::remove_file);
+        self.made.as_ref().map(Made::remove);
+    }
+
+    /// The disk that a device is, or is a part of, as sysfs has it.
+    fn disk(&self) -> Option<PathBuf> {
+        let Object::File((_, number)) = self.object else {
+            return None;
+        };
+        if self.kind != EndKind::Device {
+            return None;
+        }
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let place = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+        match place.join("partition").exists() {
+            true => place.parent().map(Path::to_owned),
+            false => Some(place),
+        }
     }
 
     /// Cuts an output file where the copy begins to write.

@@ -90,7 +90,11 @@ impl<'a> Ordered<'a> {
             copied = self.writer.flush(&mut self.work).and(copied);
         }
         // What comes behind the copy finds nothing under way.
-        copied = copied.and(self.work.leave_ahead());
+        let left = self.work.leave_ahead();
+        copied = match left {
+            Err(Halt::Interrupted) => left,
+            left => copied.and(left),
+        };
         Ended {
             figures: self.work.figures,
             halt: copied.err(),

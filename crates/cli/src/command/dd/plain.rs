@@ -12,7 +12,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
@@ -45,8 +45,7 @@ pub(super) struct Plain {
     pub(super) position: u64,
     /// The same description once more, to move its position: of standard input and output, and of streams.
     pub(super) positioned: Option<OwnedFd>,
-    /// Its path if it was made here, so that it may be removed again.
-    pub(super) made: Option<PathBuf>,
+    pub(super) made: Option<Made>,
     /// A read that is short only happened to be interrupted: there is always more.
     pub(super) never_short: bool,
     /// What each read of it says: it is a directory.
@@ -57,6 +56,23 @@ pub(super) struct Plain {
     pub(super) asked: Option<&'static str>,
     /// What the system says of a position where the copy begins: it is beyond a device, or beyond what a file may have.
     pub(super) nowhere: Option<Errno>,
+}
+
+/// A file that was made for this copy, and may be removed again while nothing has come of it.
+#[derive(Clone)]
+pub(super) struct Made {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Made {
+    /// Not what somebody else has put there, or into it, meanwhile.
+    pub(super) fn remove(&self) {
+        let found = self.path.symlink_metadata();
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity && found.len() == 0) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Plain {
@@ -193,7 +209,10 @@ pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> 
     };
     let mut plain = Plain::of(opened.map_err(|error| unopened_as(begin, error))?, begin);
     plain.positioned = positioned;
-    plain.made = made.then(|| path.to_owned());
+    plain.made = made.then(|| Made {
+        path: path.to_owned(),
+        identity: plain.file.identity(),
+    });
     plain.nowhere = nowhere(&plain, path, begin.offset);
     plain.advised = advised(path, flags);
     if flags.append {
@@ -201,8 +220,8 @@ pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> 
         plain.flow = Flow::InOrder;
     }
     let checked = check_direct(&plain, begin, "seek=");
-    if checked.is_err() && made {
-        let _ = std::fs::remove_file(path);
+    if let (Err(_), Some(made)) = (&checked, &plain.made) {
+        made.remove();
     }
     checked.map(|()| plain)
 }

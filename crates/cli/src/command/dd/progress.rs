@@ -46,11 +46,11 @@ impl Progress {
 
     /// A run was written.
     pub(super) fn add(&mut self, position: u64, len: u64) {
+        if len == 0 {
+            return; // Nothing was written of it: what stands there is not ours.
+        }
         self.ahead.insert(position, position.saturating_add(len));
         while let Some(end) = self.ahead.remove(&self.written) {
-            if end == self.written {
-                return; // Nothing was written of it.
-            }
             self.written = end;
         }
     }
@@ -95,6 +95,8 @@ mod tests {
         assert_eq!(progress.written(), 15);
         progress.add(15, 0);
         assert_eq!(progress.furthest(), 15);
+        progress.add(40, 0);
+        assert_eq!(progress.furthest(), 15, "nothing was written there");
         progress.add(20, 1);
         assert_eq!((progress.written(), progress.furthest()), (15, 21));
     }

@@ -120,10 +120,23 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Waits until nothing is under way any more. A read of a file ends by itself.
+    /// Waits until the read ahead is not under way any more; after SIGINT for a while only, since a disk or a server that has gone never
+    /// answers.
     pub(super) fn leave_ahead(&mut self) -> Result<(), Halt> {
         self.ends();
-        self.take_ahead().map(drop)
+        loop {
+            let _ = self.next_outcome();
+            if !matches!(self.ahead, Ahead::UnderWay) {
+                self.ahead = Ahead::None;
+                return Ok(());
+            }
+            self.heed()?;
+            if !self.signals.interrupted() {
+                self.cores.turn()?;
+            } else if self.cores.are_stuck()? {
+                return Err(Halt::Interrupted);
+            }
+        }
     }
 
     /// Writes all of `bytes`.

@@ -120,6 +120,8 @@ impl Reader<'_> {
         if let Some(taken) = self.take(begin, len, record) {
             return Ok(taken);
         }
+        // Its memory goes before the next one has its own.
+        self.window = None;
         self.window = match self.take_next(work, begin, len)? {
             None => self.fetch_for(work, begin, len)?,
             window => window,
