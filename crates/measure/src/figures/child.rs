@@ -50,7 +50,7 @@ pub(crate) fn run_own(words: &[String]) -> std::io::Result<Finished> {
     run(Command::new(std::env::current_exe()?).args(words))
 }
 
-/// A process that is not waited for here ends with this one, also where this one is killed and can tell it nothing (PR_SET_PDEATHSIG):
+/// A process ends with this one, also where this one is killed and can tell it nothing (PR_SET_PDEATHSIG):
 /// SIGTERM then, so that it closes what it has open. More exactly it ends with the thread that starts it.
 pub(crate) fn ends_with_this(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
@@ -75,7 +75,7 @@ pub(crate) fn ends_with_this(command: &mut Command) -> &mut Command {
 /// It did not start, or the report was interrupted.
 pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
     interrupt::check().map_err(|came| std::io::Error::other(came.to_string()))?;
-    let mut child = command
+    let mut child = ends_with_this(command)
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -31,6 +31,9 @@ fn chapter(out: &mut String, record: &Record) -> std::fmt::Result {
     for line in box_of(&record.machine) {
         writeln!(out, "- {}", text(&line))?;
     }
+    if !record.left_out.is_empty() {
+        writeln!(out, "- {}", text(&record.left_out))?;
+    }
     writeln!(out, "\n**{}**", text(&verdict(record, None)))?;
     let missed: Vec<_> = record
         .experiments

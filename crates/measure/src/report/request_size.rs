@@ -47,6 +47,8 @@ const DOCUMENTS: u64 = 16 * KIB;
 
 const DEPTH: u32 = 16;
 
+const SCHEDULERS: &str = "I/O schedulers";
+
 /// All of a side: bytes of a block, and bytes a second.
 type Curve = Vec<(u64, f64)>;
 
@@ -96,9 +98,13 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             findings.count(&said, &format!("near_peak_kib_{name}"), size as f64 / KIB as f64, None);
         }
     }
-    // With a target of the caller's the loop device would be another one, and is written.
     if setting.target.is_none() {
         with_each_scheduler(setting, findings)?;
+    } else {
+        findings.skip(
+            SCHEDULERS,
+            "a target is only read, and the loop device would be another one",
+        );
     }
     on_the_documents_disk(findings)
 }
@@ -227,7 +233,6 @@ impl Reading<'_> {
 
 /// With each I/O scheduler, on a loop device of ours: never on the machine's own disk.
 fn with_each_scheduler(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    const PART: &str = "I/O schedulers";
     let bytes = setting.either(16 << 20, 64 << 20).min(setting.working_set);
     let image = Site::file(setting, "request-size.device", bytes)?;
     let made = match missing(&["losetup"]) {
@@ -237,7 +242,7 @@ fn with_each_scheduler(setting: &Setting, findings: &mut Findings) -> Result<(),
     let device = match made {
         Ok(device) => device,
         Err(reason) => {
-            findings.skip(PART, &reason);
+            findings.skip(SCHEDULERS, &reason);
             return Ok(());
         }
     };
@@ -245,7 +250,7 @@ fn with_each_scheduler(setting: &Setting, findings: &mut Findings) -> Result<(),
     let schedulers = match Schedulers::take(&device.path.display().to_string(), &below) {
         Ok(schedulers) => schedulers,
         Err(failure) => {
-            findings.skip(PART, &failure.to_string());
+            findings.skip(SCHEDULERS, &failure.to_string());
             return Ok(());
         }
     };

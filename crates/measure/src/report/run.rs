@@ -83,6 +83,12 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         }
     };
     let shelf = Shelf::at(args.out.as_deref().unwrap_or(Path::new(".")))?;
+    if let Some(path) = target.as_ref().and_then(Target::path).filter(|path| shelf.writes(path)) {
+        return Err(Failure::usage("report", "the report writes this file")
+            .on(path.display().to_string())
+            .needing("a target that stays as it is")
+            .cured_by("name another directory by --out"));
+    }
     let words = words(&args, &parent, target.as_ref(), working_set);
     let before = if args.resume {
         resumed(&shelf, &words, &machine::look(&parent, target.as_ref()))?
@@ -92,10 +98,18 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     if before.is_some() {
         shelf.go_on();
     }
-    remove_left_over(&parent);
-    let work = WorkDir::make(&parent, args.keep)?;
     let watching = interrupt::watch();
     watching.map_err(|error| Failure::from_io("report", &error).on("SIGINT and SIGTERM"))?;
+    let of_the_caller = [
+        target.as_ref().and_then(Target::path),
+        args.input.as_deref(),
+        args.out.as_deref(),
+    ];
+    remove_left_over(
+        &parent,
+        &of_the_caller.map(|path| path.and_then(|path| path.canonicalize().ok())),
+    );
+    let work = WorkDir::make(&parent, args.keep)?;
     let setting = Setting {
         dir: work.path().to_owned(),
         input: args.input,

@@ -76,6 +76,13 @@ impl Shelf {
         }
     }
 
+    /// Is this a file that a report writes, sets aside or replaces?
+    pub(super) fn writes(&self, path: &Path) -> bool {
+        let one = path.canonicalize().ok();
+        let own = |name: &&str| self.dir.join(name).canonicalize().ok() == one;
+        one.is_some() && [JSON, OLDER, HTML].iter().any(own)
+    }
+
     /// The report that is there is gone on with, and is no other one.
     pub(super) fn go_on(&self) {
         self.older.set(None);

@@ -49,6 +49,14 @@ const READ: &[&str] = &[
 ];
 
 impl Target {
+    /// Of a file or a device.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Read { path, .. } => Some(path),
+            Target::Served { .. } => None,
+        }
+    }
+
     /// Where the working files go, and what is read instead of them; none of a directory, which is for the working files.
     ///
     /// # Errors

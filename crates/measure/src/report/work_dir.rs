@@ -120,7 +120,8 @@ fn no_place(parent: &Path, error: &io::Error) -> Failure {
 }
 
 /// Removes what a report that was interrupted left behind: our own directories that nobody has locked, and whose process is no more.
-pub(super) fn remove_left_over(parent: &Path) {
+/// One in which something of the caller's lies stays.
+pub(super) fn remove_left_over(parent: &Path, of_the_caller: &[Option<PathBuf>]) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return; // What is wrong with it will be told when our own directory is made.
     };
@@ -134,7 +135,9 @@ pub(super) fn remove_left_over(parent: &Path) {
             continue;
         }
         let path = entry.path();
-        if is_in_use(&path) {
+        let whole = path.canonicalize();
+        let is_wanted = whole.is_ok_and(|whole| of_the_caller.iter().flatten().any(|one| one.starts_with(&whole)));
+        if is_wanted || is_in_use(&path) {
             continue;
         }
         match std::fs::remove_dir_all(&path) {
@@ -210,7 +213,7 @@ mod tests {
         for path in [&dead, &alive, &other] {
             std::fs::create_dir(path).unwrap();
         }
-        remove_left_over(parent.path());
+        remove_left_over(parent.path(), &[]);
         assert!(!dead.exists() && alive.exists() && other.exists());
     }
 
@@ -226,10 +229,10 @@ mod tests {
             eprintln!("SKIPPED: this file system knows no locks");
             return;
         };
-        remove_left_over(parent.path());
+        remove_left_over(parent.path(), &[]);
         assert!(theirs.exists());
         drop(lock);
-        remove_left_over(parent.path());
+        remove_left_over(parent.path(), &[]);
         assert!(!theirs.exists());
     }
 
@@ -243,7 +246,7 @@ mod tests {
             assert_eq!(pid_in(name), Some(std::process::id()));
         }
         // Neither takes the other for something that a process of its own number left.
-        remove_left_over(parent.path());
+        remove_left_over(parent.path(), &[]);
         assert!(one.path().exists() && other.path().exists());
         drop((one, other));
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);

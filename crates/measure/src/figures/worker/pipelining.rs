@@ -261,10 +261,10 @@ impl Job {
     /// A core, with a cache that holds the working set and what may be read ahead behind it, if it is to go through one; and the file.
     /// A cache with no room for the latter would lose, in order, each page just before it is wanted again.
     fn open(&self, buffers: u32) -> Told<(Core, Handle)> {
-        let room = self.bytes + self.bytes / 4 + (4 << 20);
-        let cache_bytes = if self.cached { room as usize } else { 0 };
+        let behind = if self.sequential { self.bytes / 4 + (4 << 20) } else { 0 };
+        let cache_bytes = if self.cached { (self.bytes + behind) as usize } else { 0 };
         let mut core = Core::new(&Config {
-            arena_bytes: cache_bytes + buffers as usize * SIZE as usize + (8 << 20),
+            arena_bytes: cache_bytes + buffers as usize * SIZE as usize + (1 << 20),
             // All of it will be used.
             register_arena: true,
             ..Config::default()
@@ -387,7 +387,7 @@ impl Job {
         took: (Duration, f64),
         stages: u32,
     ) -> Told<Ran> {
-        let mut ran = self.ran(done, took, stages, core.engine().explain().backend);
+        let mut ran = self.ran(done, took, stages + together(stages), core.engine().explain().backend);
         let calls = core.stats().system_calls - calls;
         ran.measurement.system_calls_per_request = Some(calls as f64 / done.requests.max(1) as f64);
         ran.measurement.cache = core.cache_stats().map(|after| CacheCounts::between(&cache, &after));

@@ -93,7 +93,7 @@ pub(super) fn write(html: &mut Html, rows: &[Row], room: Room) {
         missed(&mut judged);
         compared.truncate(room.rows());
         judged.truncate(room.rows());
-        html.raw("<p class=none>Too many figures for this page: only missed marks are drawn. The table has all.</p>");
+        html.raw("<p class=none>Too many figures for this page: only missed marks are drawn, or some of them. <code>report.json</code> has all.</p>");
     } else if compared.is_empty() && judged.is_empty() {
         bars(html, rows);
         return;
