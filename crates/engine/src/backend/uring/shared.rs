@@ -7,7 +7,8 @@
 //!
 //! Submitting and reaping have a lock each. Nobody holds one while asleep: [`SharedRing::wait`] takes none.
 
-use std::os::fd::RawFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -144,7 +145,9 @@ const SIGMASK_BYTES: u32 = 8;
 
 /// A ring that any thread may use, and several at once.
 pub struct SharedRing {
-    ring: IoUring,
+    ring: ManuallyDrop<IoUring>,
+    /// By which its descriptor is known: the number may be another file's, where the program closes what it has not opened.
+    identity: Option<(u64, u64)>,
     submitting: Mutex<()>,
     reaping: Mutex<()>,
     features: Vec<(&'static str, Result<(), String>)>,
@@ -163,7 +166,8 @@ impl SharedRing {
     pub fn new(calls: u32) -> Result<SharedRing, SetupError> {
         let (ring, features) = build(calls.max(1), Affinity::AnyThread)?;
         let ring = SharedRing {
-            ring,
+            identity: identity_of(&ring),
+            ring: ManuallyDrop::new(ring),
             submitting: Mutex::default(),
             reaping: Mutex::default(),
             features,
@@ -304,6 +308,23 @@ impl SharedRing {
     }
 }
 
+impl Drop for SharedRing {
+    fn drop(&mut self) {
+        // Else the ring is gone, and another file, perhaps another ring, has its number. Its memory stays mapped.
+        if self.identity.is_some() && identity_of(&self.ring) == self.identity {
+            // SAFETY: it is dropped once, here, and not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.ring) };
+        }
+    }
+}
+
+/// Each ring has an inode of its own (`io_uring_get_file`, io_uring/io_uring.c).
+fn identity_of(ring: &IoUring) -> Option<(u64, u64)> {
+    // SAFETY: the number is looked at during this call only, whosever it is.
+    let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+    rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
 const NOTHING: Option<&Argument> = None;
 
 /// Sleeps without being a place where a thread can be cancelled, as `std::thread::sleep` is.
@@ -314,8 +335,6 @@ fn nap(time: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
-
     use super::*;
 
     fn ring(calls: u32) -> Option<SharedRing> {
