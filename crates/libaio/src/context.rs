@@ -24,6 +24,7 @@ use baio_engine::{Errno, SetupError};
 
 use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
 use crate::check::{self, Checked, Looked};
+use crate::counted;
 use crate::event_fd::{self, EventFds};
 use crate::helper::Helper;
 use crate::live::LiveRing;
@@ -119,9 +120,10 @@ impl Context {
     pub(crate) unsafe fn submit(&self, count: i64, list: *const *mut Iocb) -> Result<u32, Errno> {
         let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
         let count = count.min(u64::from(self.live.nr())) as usize;
+        let started = counted::now();
         if count == 1 {
             // SAFETY: the caller's promise.
-            return unsafe { self.submit_one(list) };
+            return unsafe { self.submit_one(list, started) };
         }
         let mut good = Vec::with_capacity(count);
         let mut looked = Looked::default();
@@ -129,7 +131,10 @@ impl Context {
         for at in 0..count {
             // SAFETY: the caller's promise.
             match unsafe { self.admit(list.wrapping_add(at), Some(&mut looked)) } {
-                Ok(request) => good.push(request),
+                Ok(mut request) => {
+                    request.started = started;
+                    good.push(request);
+                }
                 Err(errno) => {
                     refused = Some(errno);
                     break;
@@ -139,7 +144,7 @@ impl Context {
         let taken = good.len() as u32;
         if taken > 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.start(good) }?;
+            unsafe { self.start(good, started) }?;
         }
         match refused {
             Some(errno) if taken == 0 => Err(errno),
@@ -152,21 +157,22 @@ impl Context {
     ///
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn submit_one(&self, list: *const *mut Iocb) -> Result<u32, Errno> {
+    unsafe fn submit_one(&self, list: *const *mut Iocb, started: u64) -> Result<u32, Errno> {
         // SAFETY: the caller's promise.
-        let request = unsafe { self.admit(list, None) }?;
+        let mut request = unsafe { self.admit(list, None) }?;
+        request.started = started;
         let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
         self.signalling.fetch_add(u32::from(signals), Ordering::SeqCst);
         let Some(call) = locked(&self.requests).insert(request) else {
             self.helper.be_there(&self.me, signals);
-            self.look();
+            self.look(None);
             return Ok(1);
         };
         // SAFETY: the caller's promise; a list is in the table.
-        unsafe { self.hand_over(&[call], signals) }?;
+        unsafe { self.hand_over(&[call], signals, started) }?;
         if on_trial {
-            let told = locked(&self.requests).end_trial(call.name);
-            if let Err((errno, request)) = told {
+            let refused = locked(&self.requests).end_trial(call.name);
+            if let Some((errno, request)) = refused {
                 self.count_out(request.event_fd.is_some());
                 return Err(errno);
             }
@@ -244,7 +250,7 @@ impl Context {
     ///
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn start(&self, good: Vec<Request>) -> Result<(), Errno> {
+    unsafe fn start(&self, good: Vec<Request>, started: u64) -> Result<(), Errno> {
         let signalling = good.iter().filter(|request| request.event_fd.is_some()).count() as u32;
         self.signalling.fetch_add(signalling, Ordering::SeqCst);
         let mut requests = locked(&self.requests);
@@ -254,12 +260,12 @@ impl Context {
             .collect();
         drop(requests);
         // SAFETY: the caller's promise; lists are in the table.
-        unsafe { self.hand_over(&calls, signalling > 0) }
+        unsafe { self.hand_over(&calls, signalling > 0, started) }
     }
 
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn hand_over(&self, calls: &[Call], signalling: bool) -> Result<(), Errno> {
+    unsafe fn hand_over(&self, calls: &[Call], signalling: bool, started: u64) -> Result<(), Errno> {
         self.helper.be_there(&self.me, signalling);
         // SAFETY: the caller's promise.
         let told = unsafe { self.ring.submit(calls) };
@@ -269,7 +275,7 @@ impl Context {
                 return Err(errno);
             }
         }
-        self.look();
+        self.look(Some(started));
         Ok(())
     }
 
@@ -292,7 +298,7 @@ impl Context {
 
     /// Moves results while nobody waits; false when somebody does, who will. Those in `io_getevents` sleep until so and so many results
     /// have arrived that nobody has moved.
-    pub(crate) fn look(&self) -> bool {
+    pub(crate) fn look(&self, submitted: Option<u64>) -> bool {
         let arrivals = locked(&self.arrivals);
         if arrivals.waiters > 0 {
             let (held, gathering) = (locked(&self.requests).any_held(), arrivals.gathering);
@@ -303,21 +309,23 @@ impl Context {
             }
             return false;
         }
-        let after = self.gather();
+        let after = self.gather(submitted);
         drop(arrivals);
         self.finish(after);
         true
     }
 
-    /// Moves results into the live ring; the lock of arrivals is the caller's.
-    fn gather(&self) -> After {
+    /// Moves results into the live ring; the lock of arrivals is the caller's. Requests that were `submitted` then or later have ended at
+    /// once, if the caller has just submitted.
+    fn gather(&self, submitted: Option<u64>) -> After {
         let mut after = After::default();
         let mut requests = locked(&self.requests);
         self.ring.reap(|name, raw| match requests.ended(name, raw) {
-            Ended::Event(event, event_fd) => {
+            Ended::Event(event, request) => {
+                tell(&request, &event, submitted);
                 self.live.publish(event);
-                self.count_out(event_fd.is_some());
-                after.signals.extend(event_fd);
+                self.count_out(request.event_fd.is_some());
+                after.signals.extend(request.event_fd);
             }
             Ended::Again(call) => after.again.push(call),
             Ended::Nobody => {}
@@ -361,7 +369,7 @@ impl Context {
         self.helper.called();
         loop {
             let mut arrivals = locked(&self.arrivals);
-            let after = self.gather();
+            let after = self.gather(None);
             // SAFETY: the caller's promise.
             taken += unsafe { self.live.take(events.wrapping_add(taken), most - taken) };
             let enough = taken >= least || matches!(limit, Limit::Never) || ended.is_some() || self.is_dead();
@@ -445,7 +453,7 @@ impl Context {
         // Under the lock: the name is another request's as soon as its result has been moved.
         self.ring.cancel(name)?;
         drop(requests);
-        self.look();
+        self.look(None);
         Err(Errno::EINPROGRESS)
     }
 
@@ -455,7 +463,7 @@ impl Context {
         loop {
             let after = {
                 let _arrivals = locked(&self.arrivals);
-                self.gather()
+                self.gather(None)
             };
             self.finish(after);
             let waits = locked(&self.requests).any_transfer() && Instant::now() < until;
@@ -475,7 +483,7 @@ impl Context {
         drop(requests);
         loop {
             let arrivals = locked(&self.arrivals);
-            let after = self.gather();
+            let after = self.gather(None);
             let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);
             drop(arrivals);
             self.finish(after);
@@ -497,6 +505,15 @@ impl Context {
     }
 }
 
+/// Counts it, where that is asked for.
+fn tell(request: &Request, event: &IoEvent, submitted: Option<u64>) {
+    if let Some(sheet) = counted::sheet() {
+        let at_once = submitted.is_some_and(|submitted| request.started >= submitted);
+        let time = counted::now().saturating_sub(request.started);
+        sheet.ended(counted::operation(&request.call.what), at_once, event.result < 0, time);
+    }
+}
+
 fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<OwnedFd>>, trial: Trial) -> Request {
     let call = Call {
         what: checked.what,
@@ -514,6 +531,7 @@ fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<O
         cancelled: false,
         trial,
         sequence: 0,
+        started: 0,
     }
 }
 

@@ -15,6 +15,7 @@ use baio_engine::{Errno, SetupError};
 use crate::abi::{IoEvent, Iocb};
 use crate::calls::{self, keeping_errno};
 use crate::context::{Context, Limit};
+use crate::counted;
 use crate::registry;
 
 /// More places for events than any context may have (`ioctx_alloc`, fs/aio.c).
@@ -77,8 +78,11 @@ fn begin(count: u32) -> Result<usize, SetupError> {
     Ok(context.address())
 }
 
-/// Says on standard error what carries a context, if `BAIO_EXPLAIN=1` asks for it.
+/// Counts a context, and says on standard error what carries it, if `BAIO_EXPLAIN=1` asks for it.
 fn explain(count: u32, why_not: Option<&SetupError>) {
+    if let Some(sheet) = counted::sheet() {
+        sheet.context(why_not.is_none());
+    }
     if std::env::var_os("BAIO_EXPLAIN").is_none_or(|asked| asked != "1") {
         return;
     }

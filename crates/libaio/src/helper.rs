@@ -82,7 +82,7 @@ impl Helper {
             .name("baio-libaio".into())
             .stack_size(STACK_BYTES);
         // The program's signals are for its own threads.
-        let made = crate::signals::all_blocked(|| thread.spawn(move || run(&context)));
+        let made = baio_shim::signals::all_blocked(|| thread.spawn(move || run(&context)));
         if made.is_err() {
             // Without it programs have to call; the next request tries again.
             self.state.store(ABSENT, Ordering::SeqCst);
@@ -104,7 +104,7 @@ fn run(context: &Context) {
         let word = helper.word.load(Ordering::SeqCst);
         // Off duty before it looks: a thread that leaves `io_getevents` after that finds it off duty, and wakes it.
         if helper.duty.swap(false, Ordering::SeqCst) {
-            if context.look() {
+            if context.look(None) {
                 helper.duty.store(true, Ordering::SeqCst);
                 match context.sleep_for_arrivals() {
                     Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EAGAIN | Errno::EBUSY) => {}
@@ -128,7 +128,7 @@ fn run(context: &Context) {
         helper.rest(word, Some(interval));
         let now = helper.calls.load(Ordering::Relaxed);
         let before = context.in_flight();
-        if now == calls && context.look() && context.in_flight() < before {
+        if now == calls && context.look(None) && context.in_flight() < before {
             helper.duty.store(true, Ordering::SeqCst);
         } else {
             interval = (interval * 2).min(LAST);

@@ -13,8 +13,9 @@
 //! | `requests.rs` | the requests in flight |
 //! | `live.rs` | the live ring, which programs read without a call |
 //! | `event_fd.rs`, `descriptor.rs` | event fds of requests; what is asked of a descriptor |
-//! | `helper.rs`, `signals.rs` | the thread that moves results when nobody calls |
+//! | `helper.rs` | the thread that moves results when nobody calls |
 //! | `calls.rs` | the kernel's own calls, where there is no io_uring |
+//! | `counted.rs` | what `baio run` is told |
 //! | `leaving.rs` | what happens when the program exits |
 //! | `c/exports.c`, `c/libaio.map` | older forms of three functions; versions of all |
 //!
@@ -26,6 +27,7 @@ mod abi;
 mod calls;
 mod check;
 mod context;
+mod counted;
 mod descriptor;
 mod event_fd;
 mod exports;
@@ -34,7 +36,6 @@ mod leaving;
 mod live;
 mod registry;
 mod requests;
-mod signals;
 
 pub use abi::{FLAG_EVENT_FD, FLAG_PRIORITY, IoEvent, Iocb, RING_MAGIC, RingHeader, command};
 pub use exports::{

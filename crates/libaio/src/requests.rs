@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) trial: Trial,
     /// Its place in the order of submission.
     pub(crate) sequence: u64,
+    /// When it was submitted; 0 where nothing is counted.
+    pub(crate) started: u64,
 }
 
 /// Does the kernel still look whether the descriptor is good, in place of `io_submit`?
@@ -92,8 +94,8 @@ impl Request {
 
 /// What became of a result.
 pub(crate) enum Ended {
-    /// An event, and whom to signal.
-    Event(IoEvent, Option<Arc<OwnedFd>>),
+    /// An event, and what it is the end of.
+    Event(IoEvent, Request),
     /// Nothing yet: the call is to be made again.
     Again(Call),
     /// It was nobody's.
@@ -183,7 +185,7 @@ impl Requests {
                 Ended::Nobody
             }
             Some(_) => match self.remove(name) {
-                Some(request) => Ended::Event(request.event(raw), request.event_fd),
+                Some(request) => Ended::Event(request.event(raw), request),
                 None => Ended::Nobody,
             },
         }
@@ -209,14 +211,12 @@ impl Requests {
         (u64::from(place.uses) == name >> 32).then_some(place)
     }
 
-    /// `io_submit` is about to return: the request goes on as any, or goes, if the kernel refused its descriptor.
-    pub(crate) fn end_trial(&mut self, name: u64) -> Result<(), (Errno, Request)> {
-        let Some(request) = self.get_mut(name) else {
-            return Ok(());
-        };
+    /// `io_submit` is about to return: the request goes on as any, or comes out, if the kernel refused its descriptor.
+    pub(crate) fn end_trial(&mut self, name: u64) -> Option<(Errno, Request)> {
+        let request = self.get_mut(name)?;
         match std::mem::replace(&mut request.trial, Trial::Over) {
-            Trial::Refused(errno) => self.remove(name).map_or(Ok(()), |request| Err((errno, request))),
-            Trial::On | Trial::Over => Ok(()),
+            Trial::Refused(errno) => self.remove(name).map(|request| (errno, request)),
+            Trial::On | Trial::Over => None,
         }
     }
 

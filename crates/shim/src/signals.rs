@@ -1,9 +1,9 @@
-//! Keeps the program's signals from the helper.
+//! Keeps the program's signals from a thread of a shim.
 
 #![allow(unsafe_code)]
 
 /// Runs `work` with all signals blocked in this thread, and in those that it makes.
-pub(crate) fn all_blocked<T>(work: impl FnOnce() -> T) -> T {
+pub fn all_blocked<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: zeros are a signal set, which `sigfillset` fills.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     let mut before = all;
