@@ -18,6 +18,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use crate::command::freeze::FreezeArgs;
 use crate::command::log::LogArgs;
 use crate::command::metrics::MetricsArgs;
+use crate::command::run::RunArgs;
 use crate::command::serve::ServeArgs;
 use crate::command::top::TopArgs;
 use crate::command::volume_args::{
@@ -147,6 +148,11 @@ impl CommandLine {
                 "--json and the command would share standard output",
             )
             .cured_by("leave --json out: the answer is the command's own")),
+            Command::Run(_) if self.json => Err(Failure::usage(
+                "run",
+                "--json and the program would share standard output",
+            )
+            .cured_by("let the counts be written to a file, by --counts FILE")),
             Command::Serve(args) => args.check(),
             Command::Top(args) => args.check(self.json),
             _ => Ok(()),
@@ -179,6 +185,8 @@ pub(crate) enum Command {
     Defrag(DefragArgs),
     /// Keep a volume still while a command runs, for a copy of one moment
     Freeze(FreezeArgs),
+    /// Run a program that uses libaio or POSIX AIO on baio's engine, and tell what it did
+    Run(RunArgs),
     /// Copy like GNU dd, with many requests in flight
     Dd(DdOperands),
     /// Keep a file, a device or a segment busy, and measure it

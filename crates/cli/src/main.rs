@@ -41,6 +41,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitCode {
         Command::Defrag(args) => output.tell(command::defrag::run(args)),
         // It ends as the command that it has run.
         Command::Freeze(args) => return command::freeze::run(&args, output),
+        // It ends as the program that it has run.
+        Command::Run(args) => return command::run::run(&args, output),
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
         Command::Stress(args) => output.tell(baio_stress::stress(args)),
         Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),

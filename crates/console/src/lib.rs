@@ -11,6 +11,7 @@
 //! | [`named`] | a target that must be a segment |
 //! | [`memory_limit`] | how much a command may take for its buffers |
 //! | [`device`], [`mount`] | the block device below a path, and the file system between |
+//! | [`drop_ins`] | the drop-in libraries, and a program on them |
 //! | [`failure`] | what went wrong, where, what would be needed, what to do |
 //! | [`output`] | an answer as a table for people or an object for programs |
 //! | `json` | the one object that `--json` prints |
@@ -21,6 +22,7 @@
 
 pub mod date;
 pub mod device;
+pub mod drop_ins;
 pub mod duration;
 pub mod exit_status;
 pub mod failure;

@@ -9,10 +9,12 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// The environment variable that names the file.
@@ -112,7 +114,7 @@ fn map(name: &OsStr) -> Option<&'static Table> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NONBLOCK)
         .open(name)
         .ok()?;
     let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -189,14 +191,16 @@ fn end_of(bucket: usize) -> u64 {
     ((4 + quarter) * step).saturating_add(step - 1)
 }
 
-/// Makes the file, empty, for its owner alone.
+/// Makes a file without a name for all of it, and the path by which processes of the same user find it as long as it is open.
 ///
 /// # Errors
 /// What the system said.
-pub fn create(path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+pub fn create() -> io::Result<(File, PathBuf)> {
+    let file = File::from(rustix::fs::memfd_create("baio-counters", MemfdFlags::CLOEXEC)?);
     file.set_len(BYTES as u64)?;
-    file.write_all_at(&MAGIC.to_ne_bytes(), 0)
+    file.write_all_at(&MAGIC.to_ne_bytes(), 0)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    Ok((file, path.into()))
 }
 
 /// What one library has counted.
@@ -260,8 +264,7 @@ impl OperationCounts {
 ///
 /// # Errors
 /// What the system said; `InvalidData` for a file that is not of this layout.
-pub fn read(path: &Path) -> io::Result<[Counts; 2]> {
-    let file = File::open(path)?;
+pub fn read(file: &File) -> io::Result<[Counts; 2]> {
     let mut bytes = vec![0; BYTES];
     file.read_exact_at(&mut bytes, 0)?;
     let mut words = bytes.chunks_exact(8).map(|word| {
@@ -305,9 +308,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("counters");
-        create(&path).unwrap();
+        let (file, path) = create().unwrap();
         let table = map(path.as_os_str()).unwrap();
         let sheet = table.sheet(Library::PosixAio);
         sheet.context(true);
@@ -315,7 +316,7 @@ mod tests {
         for at in 1..=1000 {
             sheet.ended(Operation::Write, at % 2 == 0, at == 7, at * 1000);
         }
-        let [libaio, posix] = read(&path).unwrap();
+        let [libaio, posix] = read(&file).unwrap();
         assert_eq!(libaio, Counts::default());
         assert_eq!((posix.loaded, posix.contexts, posix.refused), (0, 1, 1));
         let writes = &posix.operations[Operation::Write as usize];
@@ -336,8 +337,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         assert!(map(path.as_os_str()).is_none());
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
-        assert!(read(&path).is_err());
-        assert!(create(&path).is_err());
+        assert!(read(&File::open(&path).unwrap()).is_err());
         assert!(map(dir.path().as_os_str()).is_none());
     }
 }

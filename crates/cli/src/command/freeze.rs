@@ -4,9 +4,8 @@
 //! kills this process has to look at its status.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitCode, ExitStatus as Ended};
+use std::io::{self, Write};
+use std::process::ExitCode;
 
 use baio::{FrozenVolume, Link, Remote};
 use baio_console::failure::Failure;
@@ -16,18 +15,8 @@ use baio_console::printable::Printable;
 use baio_console::target::TypedTarget;
 use baio_storage::{Core, Error, StillVolume};
 use clap::Args;
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
 
-use crate::command::served;
-
-/// What env(1) ends with when there is no such command, and when it cannot be run.
-const NO_COMMAND: u8 = 127;
-const NOT_RUN: u8 = 126;
-/// What a shell adds to the signal that has ended a command.
-const BY_SIGNAL: i32 = 128;
+use crate::command::{child, served};
 
 /// `baio freeze`
 #[derive(Debug, Args)]
@@ -66,18 +55,14 @@ pub(crate) fn run(args: &FreezeArgs, output: Output) -> ExitCode {
         Ok(still) => still,
         Err(failure) => return output.tell_failure(&failure).into(),
     };
-    let ended = run_meanwhile(&args.command);
+    let ended = child::run(&args.command, |_| {});
     let thawed = thaw(still, &args.target);
     let ended = match ended {
         Ok(ended) => ended,
-        Err(error) => {
-            output.tell_failure(&not_run(&args.command, &error));
-            let is_missing = error.kind() == ErrorKind::NotFound;
-            return ExitCode::from(if is_missing { NO_COMMAND } else { NOT_RUN });
-        }
+        Err(error) => return child::tell_not_run("freeze", &args.command, &error, output),
     };
     match thawed {
-        Ok(()) => status_of(ended),
+        Ok(()) => child::status_of(ended),
         Err(failure) => output.tell_failure(&failure).into(),
     }
 }
@@ -129,52 +114,4 @@ fn thaw(still: Still, typed: &TypedTarget) -> Result<(), Failure> {
             .needing("a session that lasts as long as the command: the volume thawed before it had ended")
             .cured_by("throw away what was copied, and freeze again")),
     }
-}
-
-/// Runs it to its end. Ctrl-C reaches the command from the terminal; what asks this process alone to end is handed on to it.
-fn run_meanwhile(command: &[OsString]) -> io::Result<Ended> {
-    let (program, words) = command.split_first().ok_or(ErrorKind::InvalidInput)?;
-    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
-    let mut child = Command::new(program).args(words).spawn()?;
-    let (pid, handle) = (Pid::from_child(&child), signals.handle());
-    let hear = move || {
-        for signal in signals.forever() {
-            let handed_on = match signal {
-                SIGTERM => Signal::TERM,
-                SIGHUP => Signal::HUP,
-                _ => continue,
-            };
-            let _ = kill_process(pid, handed_on);
-        }
-    };
-    let heard = std::thread::Builder::new().name("signals".into()).spawn(hear);
-    has_ended(&child);
-    // Nobody hands a signal on to a number that may be another's: the child is not reaped yet.
-    handle.close();
-    if let Ok(heard) = heard {
-        let _ = heard.join();
-    }
-    child.wait()
-}
-
-/// Waits for its end, and leaves it to be reaped.
-fn has_ended(child: &Child) {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Err(Errno::INTR)) {}
-}
-
-fn status_of(ended: Ended) -> ExitCode {
-    let by_signal = || BY_SIGNAL + ended.signal().unwrap_or_default();
-    // A status has 8 bits, and a signal fewer.
-    ExitCode::from(ended.code().unwrap_or_else(by_signal) as u8)
-}
-
-fn not_run(command: &[OsString], error: &io::Error) -> Failure {
-    let name = command
-        .first()
-        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Failure::from_io("freeze", error)
-        .on(name)
-        .needing("a command that can be run")
-        .cured_by("name a program behind --")
 }

@@ -13,6 +13,8 @@
 //! | `serve.rs`, `top.rs` | a broker, and who uses one |
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
+//! | `run.rs` | a program on the drop-in libraries |
+//! | `child.rs` | how a program is run to its end |
 //! | `doctor.rs` | tells what works here |
 //! | `install_docs.rs` | man pages and completions |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
@@ -23,6 +25,7 @@
 //! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
 
 pub(crate) mod check;
+mod child;
 pub(crate) mod create;
 pub(crate) mod dd;
 pub(crate) mod defrag;
@@ -38,6 +41,7 @@ pub(crate) mod metrics;
 pub(crate) mod quota;
 pub(crate) mod rename;
 pub(crate) mod resize;
+pub(crate) mod run;
 pub(crate) mod serve;
 mod served;
 mod shown;

@@ -1,0 +1,163 @@
+//! Where the drop-in libraries are, and how a program is started on them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+
+/// The environment variable that names their directory.
+pub const DIRECTORY: &str = "BAIO_LIBRARIES";
+
+/// Directories to look in, from that of the program: as they are built, and as they are installed.
+const PLACES: [&str; 5] = ["libaio", "posix-aio", ".", "../lib/baio", "../lib"];
+
+/// One of the libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropIn {
+    /// `libaio.so.1`, found in place of the distribution's by programs that are linked with it.
+    Libaio,
+    /// `libbaio-posix-aio.so`, loaded before the C library.
+    PosixAio,
+}
+
+impl DropIn {
+    /// Its file.
+    #[must_use]
+    pub fn file(self) -> &'static str {
+        match self {
+            DropIn::Libaio => "libaio.so.1",
+            DropIn::PosixAio => "libbaio-posix-aio.so",
+        }
+    }
+
+    /// What builds it.
+    fn script(self) -> &'static str {
+        match self {
+            DropIn::Libaio => "crates/libaio/build.sh",
+            DropIn::PosixAio => "crates/posix-aio/build.sh",
+        }
+    }
+
+    /// The directory that it is in: `named`, that of the environment, or one near this program.
+    ///
+    /// # Errors
+    /// It is in none of them, or its path cannot be told to the loader; on behalf of `operation`.
+    pub fn find(self, operation: &'static str, named: Option<&Path>) -> Result<PathBuf, Failure> {
+        let directories = match named.map(Path::to_path_buf).or_else(of_the_environment) {
+            Some(one) => vec![one],
+            None => near_this_program(),
+        };
+        let found = directories
+            .iter()
+            .find(|directory| directory.join(self.file()).is_file());
+        let Some(found) = found else {
+            let searched: Vec<_> = directories
+                .iter()
+                .map(|directory| directory.display().to_string())
+                .collect();
+            return Err(
+                Failure::new(operation, "ENOENT", format!("not in {}", searched.join(", ")))
+                    .on(self.file())
+                    .needing("the library")
+                    .cured_by(format!(
+                        "build it from baio's sources by {} and name the directory that this prints by --libraries or {DIRECTORY}",
+                        self.script()
+                    )),
+            );
+        };
+        let found = found.canonicalize().map_err(|error| {
+            Failure::from_io(operation, &error)
+                .on(found.display().to_string())
+                .needing("a directory that can be looked up")
+                .cured_by("name another by --libraries")
+        })?;
+        // ld.so(8): these end a name in its lists.
+        if found
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|byte| b":; \t\n$".contains(byte))
+        {
+            return Err(Failure::new(
+                operation,
+                "EINVAL",
+                "the loader's lists have no way to write a colon, a semicolon, a space or a dollar sign",
+            )
+            .on(found.display().to_string())
+            .needing("a directory without them in its path")
+            .cured_by("copy the library to another directory and name that by --libraries"));
+        }
+        Ok(found)
+    }
+
+    /// Makes a command that is about to be started use the library in this directory.
+    pub fn lend(self, directory: &Path, command: &mut Command) {
+        let (variable, first) = match self {
+            DropIn::Libaio => ("LD_LIBRARY_PATH", directory.as_os_str().to_owned()),
+            DropIn::PosixAio => ("LD_PRELOAD", directory.join(self.file()).into_os_string()),
+        };
+        let own = command
+            .get_envs()
+            .find(|(name, _)| *name == OsStr::new(variable))
+            .and_then(|(_, value)| value.map(OsStr::to_owned));
+        let rest = own.or_else(|| std::env::var_os(variable));
+        command.env(variable, before(first, rest));
+    }
+}
+
+fn of_the_environment() -> Option<PathBuf> {
+    std::env::var_os(DIRECTORY)
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+}
+
+fn near_this_program() -> Vec<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let near = program.as_deref().and_then(Path::parent);
+    near.map_or_else(Vec::new, |near| PLACES.iter().map(|place| near.join(place)).collect())
+}
+
+/// An empty name in a list of the loader would be the current directory.
+fn before(first: OsString, rest: Option<OsString>) -> OsString {
+    let mut list = first;
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        list.push(":");
+        list.push(rest);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_loader_is_told_already_stays() {
+        let mut command = Command::new("true");
+        command.env("LD_LIBRARY_PATH", "/opt/lib").env("LD_PRELOAD", "");
+        DropIn::Libaio.lend(Path::new("/l"), &mut command);
+        DropIn::PosixAio.lend(Path::new("/p"), &mut command);
+        let told: Vec<_> = command
+            .get_envs()
+            .map(|(_, value)| value.unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(told, ["/l:/opt/lib", "/p/libbaio-posix-aio.so"]);
+    }
+
+    #[test]
+    fn a_library_is_found_or_said_how_to_get() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = DropIn::Libaio.find("run", Some(dir.path())).unwrap_err();
+        assert!(missing.to_json().to_string().contains("crates/libaio/build.sh"));
+        std::fs::write(dir.path().join("libaio.so.1"), b"").unwrap();
+        let found = DropIn::Libaio.find("run", Some(dir.path())).unwrap();
+        assert_eq!(found, dir.path().canonicalize().unwrap());
+        let odd = dir.path().join("a:b");
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(odd.join("libaio.so.1"), b"").unwrap();
+        let refused = DropIn::Libaio.find("run", Some(&odd)).unwrap_err();
+        assert!(refused.to_json().to_string().contains("EINVAL"));
+    }
+}
