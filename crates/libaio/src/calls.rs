@@ -7,16 +7,36 @@
 
 use std::ffi::{c_long, c_void};
 
-use baio_engine::Errno;
-
 use crate::abi::{IoEvent, Iocb};
 
-/// A raw result, or a negated error number.
-fn told(result: c_long) -> i32 {
-    if result < 0 {
-        -Errno::last().raw()
+/// One of the calls, straight to the kernel: `libc::syscall` may be this library's own (`c/exports.c`), which would come back here.
+///
+/// # Safety
+/// As for the system call.
+#[cfg(target_arch = "x86_64")]
+unsafe fn call(number: c_long, words: [usize; 6]) -> i32 {
+    let told: isize;
+    // SAFETY: the caller's promise; the kernel changes no registers but these.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") number as isize => told, in("rdi") words[0], in("rsi") words[1], in("rdx") words[2],
+            in("r10") words[3], in("r8") words[4], in("r9") words[5], lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    told as i32
+}
+
+/// The same where the library has no `syscall` of its own.
+///
+/// # Safety
+/// As for the system call.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn call(number: c_long, words: [usize; 6]) -> i32 {
+    let [a, b, c, d, e, f] = words;
+    // SAFETY: the caller's promise.
+    let told = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    if told < 0 {
+        -baio_engine::Errno::last().raw()
     } else {
-        result as i32
+        told as i32
     }
 }
 
@@ -26,13 +46,18 @@ fn told(result: c_long) -> i32 {
 /// `context` may be read and written.
 pub(crate) unsafe fn setup(requests: u32, context: *mut usize) -> i32 {
     // SAFETY: the caller's promise.
-    told(unsafe { libc::syscall(libc::SYS_io_setup, requests, context) })
+    unsafe {
+        call(
+            libc::SYS_io_setup,
+            [requests as usize, context.expose_provenance(), 0, 0, 0, 0],
+        )
+    }
 }
 
 /// io_destroy(2).
 pub(crate) fn destroy(context: usize) -> i32 {
     // SAFETY: the kernel checks the address.
-    told(unsafe { libc::syscall(libc::SYS_io_destroy, context) })
+    unsafe { call(libc::SYS_io_destroy, [context, 0, 0, 0, 0, 0]) }
 }
 
 /// io_submit(2).
@@ -41,7 +66,12 @@ pub(crate) fn destroy(context: usize) -> i32 {
 /// As for the system call: the requests and what they name.
 pub(crate) unsafe fn submit(context: usize, count: c_long, requests: *mut *mut Iocb) -> i32 {
     // SAFETY: the caller's promise.
-    told(unsafe { libc::syscall(libc::SYS_io_submit, context, count, requests) })
+    unsafe {
+        call(
+            libc::SYS_io_submit,
+            [context, count as usize, requests.expose_provenance(), 0, 0, 0],
+        )
+    }
 }
 
 /// io_cancel(2).
@@ -50,7 +80,12 @@ pub(crate) unsafe fn submit(context: usize, count: c_long, requests: *mut *mut I
 /// The event may be written.
 pub(crate) unsafe fn cancel(context: usize, request: *mut Iocb, event: *mut IoEvent) -> i32 {
     // SAFETY: the caller's promise.
-    told(unsafe { libc::syscall(libc::SYS_io_cancel, context, request, event) })
+    unsafe {
+        call(
+            libc::SYS_io_cancel,
+            [context, request.expose_provenance(), event.expose_provenance(), 0, 0, 0],
+        )
+    }
 }
 
 /// io_getevents(2).
@@ -65,7 +100,19 @@ pub(crate) unsafe fn get_events(
     limit: *const libc::timespec,
 ) -> i32 {
     // SAFETY: the caller's promise.
-    told(unsafe { libc::syscall(libc::SYS_io_getevents, context, least, most, events, limit) })
+    unsafe {
+        call(
+            libc::SYS_io_getevents,
+            [
+                context,
+                least as usize,
+                most as usize,
+                events.expose_provenance(),
+                limit.expose_provenance(),
+                0,
+            ],
+        )
+    }
 }
 
 /// The libc crate does not name it everywhere; 292 in the table that all newer architectures share.
@@ -96,7 +143,19 @@ pub(crate) unsafe fn get_events_masked(
     };
     let mask = std::ptr::from_ref(&mask);
     // SAFETY: the caller's promise.
-    told(unsafe { libc::syscall(SYS_IO_PGETEVENTS, context, least, most, events, limit, mask) })
+    unsafe {
+        call(
+            SYS_IO_PGETEVENTS,
+            [
+                context,
+                least as usize,
+                most as usize,
+                events.expose_provenance(),
+                limit.expose_provenance(),
+                mask.expose_provenance(),
+            ],
+        )
+    }
 }
 
 /// Runs one of the above and the rest of the library without touching the program's `errno`.

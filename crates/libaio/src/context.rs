@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use baio_engine::shared::{Call, SharedRing};
+use baio_engine::shared::{Call, SharedRing, What};
 use baio_engine::{Errno, SetupError};
 
 use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
@@ -62,6 +62,8 @@ struct After {
     again: Vec<Call>,
     /// Syncs wait for what is in flight.
     holds: bool,
+    /// How many results there were.
+    moved: u32,
 }
 
 /// How long `io_getevents` may sleep.
@@ -113,6 +115,11 @@ impl Context {
         self.in_flight.load(Ordering::SeqCst)
     }
 
+    /// Of these, how many have an event fd to signal.
+    pub(crate) fn signalling(&self) -> u32 {
+        self.signalling.load(Ordering::SeqCst)
+    }
+
     /// `io_submit`: how many were taken, or what is wrong with the first.
     ///
     /// # Safety
@@ -120,6 +127,9 @@ impl Context {
     pub(crate) unsafe fn submit(&self, count: i64, list: *const *mut Iocb) -> Result<u32, Errno> {
         let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
         let count = count.min(u64::from(self.live.nr())) as usize;
+        if self.is_dead() {
+            return Err(Errno::EINVAL);
+        }
         let started = counted::now();
         if count == 1 {
             // SAFETY: the caller's promise.
@@ -164,12 +174,12 @@ impl Context {
         let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
         self.signalling.fetch_add(u32::from(signals), Ordering::SeqCst);
         let Some(call) = locked(&self.requests).insert(request) else {
-            self.helper.be_there(&self.me, signals);
             self.look(None);
+            self.keep_watch();
             return Ok(1);
         };
         // SAFETY: the caller's promise; a list is in the table.
-        unsafe { self.hand_over(&[call], signals, started) }?;
+        unsafe { self.hand_over(&[call], started) }?;
         if on_trial {
             let refused = locked(&self.requests).end_trial(call.name);
             if let Some((errno, request)) = refused {
@@ -260,13 +270,12 @@ impl Context {
             .collect();
         drop(requests);
         // SAFETY: the caller's promise; lists are in the table.
-        unsafe { self.hand_over(&calls, signalling > 0, started) }
+        unsafe { self.hand_over(&calls, started) }
     }
 
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn hand_over(&self, calls: &[Call], signalling: bool, started: u64) -> Result<(), Errno> {
-        self.helper.be_there(&self.me, signalling);
+    unsafe fn hand_over(&self, calls: &[Call], started: u64) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         let told = unsafe { self.ring.submit(calls) };
         if let Err((taken, errno)) = told {
@@ -275,8 +284,29 @@ impl Context {
                 return Err(errno);
             }
         }
+        if calls.iter().any(|call| matches!(call.what, What::Poll { .. })) {
+            self.cancel_what_was_cancelled(calls);
+        }
         self.look(Some(started));
+        self.keep_watch();
         Ok(())
+    }
+
+    /// Somebody else must move what is in flight still, if the program calls nothing.
+    fn keep_watch(&self) {
+        if self.in_flight() > 0 {
+            self.helper.be_there(&self.me, self.signalling() > 0);
+        }
+    }
+
+    /// Polls that were cancelled before the kernel had them: it did not know what to cancel.
+    fn cancel_what_was_cancelled(&self, calls: &[Call]) {
+        let requests = locked(&self.requests);
+        for call in calls {
+            if requests.is_cancelled(call.name) {
+                let _ = self.ring.cancel(call.name);
+            }
+        }
     }
 
     /// Calls that the kernel will never see.
@@ -296,9 +326,9 @@ impl Context {
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Moves results while nobody waits; false when somebody does, who will. Those in `io_getevents` sleep until so and so many results
+    /// Moves results while nobody waits, and says how many; none when somebody waits, who will. Those in `io_getevents` sleep until so and so many results
     /// have arrived that nobody has moved.
-    pub(crate) fn look(&self, submitted: Option<u64>) -> bool {
+    pub(crate) fn look(&self, submitted: Option<u64>) -> Option<u32> {
         let arrivals = locked(&self.arrivals);
         if arrivals.waiters > 0 {
             let (held, gathering) = (locked(&self.requests).any_held(), arrivals.gathering);
@@ -307,12 +337,13 @@ impl Context {
                 // They may sleep until more have arrived than will before the sync is begun, which they do.
                 let _ = self.ring.wake(gathering.max(1));
             }
-            return false;
+            return None;
         }
         let after = self.gather(submitted);
         drop(arrivals);
+        let moved = after.moved;
         self.finish(after);
-        true
+        Some(moved)
     }
 
     /// Moves results into the live ring; the lock of arrivals is the caller's. Requests that were `submitted` then or later have ended at
@@ -320,15 +351,18 @@ impl Context {
     fn gather(&self, submitted: Option<u64>) -> After {
         let mut after = After::default();
         let mut requests = locked(&self.requests);
-        self.ring.reap(|name, raw| match requests.ended(name, raw) {
-            Ended::Event(event, request) => {
-                tell(&request, &event, submitted);
-                self.live.publish(event);
-                self.count_out(request.event_fd.is_some());
-                after.signals.extend(request.event_fd);
+        self.ring.reap(|name, raw| {
+            after.moved += 1;
+            match requests.ended(name, raw) {
+                Ended::Event(event, request) => {
+                    tell(&request, &event, submitted);
+                    self.live.publish(event);
+                    self.count_out(request.event_fd.is_some());
+                    after.signals.extend(request.event_fd);
+                }
+                Ended::Again(call) => after.again.push(call),
+                Ended::Nobody => {}
             }
-            Ended::Again(call) => after.again.push(call),
-            Ended::Nobody => {}
         });
         if requests.any_held() {
             after.again.extend(requests.release());
@@ -380,7 +414,7 @@ impl Context {
                 if others > 0 {
                     let _ = self.ring.wake(others);
                 }
-                if waiting && self.signalling.load(Ordering::SeqCst) > 0 {
+                if waiting && self.signalling() > 0 {
                     self.helper.be_there(&self.me, true);
                 }
                 break;
@@ -476,12 +510,13 @@ impl Context {
     /// `io_destroy`: ends what can be ended and waits for the rest, and until `is_alone` says that nobody else is in here.
     pub(crate) fn end(&self, is_alone: impl Fn() -> bool) {
         self.dead.store(true, Ordering::SeqCst);
-        let mut requests = locked(&self.requests);
-        for poll in requests.cancel_polls(|_| true) {
-            let _ = self.ring.cancel(poll);
-        }
-        drop(requests);
         loop {
+            // Each time: who was in `io_submit` already may let one more in.
+            let mut requests = locked(&self.requests);
+            for poll in requests.cancel_polls(|_| true) {
+                let _ = self.ring.cancel(poll);
+            }
+            drop(requests);
             let arrivals = locked(&self.arrivals);
             let after = self.gather(None);
             let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);

@@ -3,10 +3,11 @@
 //! A program may wait for an event fd, or look at the live ring in memory, and call nothing. Then somebody must move results. But where
 //! the program sits in `io_getevents` a second thread would only be in its way. So the helper watches, and goes on duty
 //!
-//! - at once when a request names an event fd, and nobody is in `io_getevents`,
+//! - at once when a request that names an event fd is in flight, and nobody is in `io_getevents`,
 //! - when requests are in flight, results have arrived, and no call has come since it last looked.
 //!
-//! It goes off duty when it wakes and finds somebody in `io_getevents`. It looks after a millisecond at first, then after twice as long
+//! It goes off duty when it wakes and finds somebody in `io_getevents`, or, a few times on end, that others have moved what it was woken for:
+//! what ends at once is moved by `io_submit`. It looks after a millisecond at first, then after twice as long
 //! each time that it was not needed; with nothing in flight it sleeps until the next request. It is made with the first request.
 
 use std::sync::Weak;
@@ -23,6 +24,9 @@ const FIRST: Duration = Duration::from_millis(1);
 const LAST: Duration = Duration::from_millis(128);
 /// It runs only what is in this library.
 const STACK_BYTES: usize = 128 << 10;
+
+/// Wakes without results, on end, after which it is in the way.
+const IDLE_WAKES: u32 = 4;
 
 const ABSENT: u8 = 0;
 const THERE: u8 = 1;
@@ -42,7 +46,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Requests are about to be handed to the kernel. On duty, if they name event fds.
+    /// Requests are in flight. On duty, if they name event fds.
     pub(crate) fn be_there(&self, context: &Weak<Context>, on_duty: bool) {
         // SeqCst, here and in `rest`: either it sees the request, which was counted before, or we see that it sleeps.
         let wake_up = self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst);
@@ -99,20 +103,30 @@ impl Helper {
 fn run(context: &Context) {
     let helper = &context.helper;
     let mut interval = FIRST;
+    let mut idle_wakes = 0;
     let mut calls = helper.calls.load(Ordering::Relaxed);
     while !context.is_dead() {
         let word = helper.word.load(Ordering::SeqCst);
         // Off duty before it looks: a thread that leaves `io_getevents` after that finds it off duty, and wakes it.
         if helper.duty.swap(false, Ordering::SeqCst) {
-            if context.look(None) {
+            let stays = match context.look(None) {
+                None => {
+                    interval = (interval * 2).min(LAST);
+                    false
+                }
+                Some(moved) => {
+                    idle_wakes = if moved > 0 { 0 } else { idle_wakes + 1 };
+                    // SeqCst: who submits counts its requests before it looks whether somebody is on duty.
+                    idle_wakes < IDLE_WAKES || context.signalling() > 0
+                }
+            };
+            if stays {
                 helper.duty.store(true, Ordering::SeqCst);
                 match context.sleep_for_arrivals() {
                     Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EAGAIN | Errno::EBUSY) => {}
                     // The program has closed the ring.
                     Err(_) => return,
                 }
-            } else {
-                interval = (interval * 2).min(LAST);
             }
             continue;
         }
@@ -127,8 +141,8 @@ fn run(context: &Context) {
         }
         helper.rest(word, Some(interval));
         let now = helper.calls.load(Ordering::Relaxed);
-        let before = context.in_flight();
-        if now == calls && context.look(None) && context.in_flight() < before {
+        if now == calls && context.look(None).is_some_and(|moved| moved > 0) {
+            idle_wakes = 0;
             helper.duty.store(true, Ordering::SeqCst);
         } else {
             interval = (interval * 2).min(LAST);

@@ -231,6 +231,11 @@ impl Requests {
         cancelled.collect()
     }
 
+    /// Is this a poll that was cancelled?
+    pub(crate) fn is_cancelled(&self, name: u64) -> bool {
+        self.get(name).is_some_and(|request| request.cancelled)
+    }
+
     /// Is anything but a poll under way?
     pub(crate) fn any_transfer(&self) -> bool {
         let mut all = self.places.iter().filter_map(|place| place.request.as_ref());

@@ -350,12 +350,79 @@ static void story_cancel(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+static void *waits_by_itself(void *context)
+{
+	struct io_event event;
+
+	errno = 0;
+	MUST(syscall(SYS_io_getevents, context, 1L, 1L, &event, NULL) == -1);
+	return (void *)(long)errno;
+}
+
+/* The library makes a context; the program goes on by system calls, as MariaDB does. Other calls are as they were. */
+static void story_calls(int fd)
+{
+	io_context_t context = NULL;
+	struct iocb iocb, *list[1] = { &iocb };
+	struct io_event events[2];
+	struct timespec none = { 0, 0 };
+	sigset_t set;
+	struct { sigset_t *mask; size_t bytes; } mask = { &set, 8 };
+	pthread_t thread;
+	void *told;
+	char *place;
+
+	MUST(io_setup(4, &context) == 0);
+	for (int at = 0; at < 4; at++) {
+		prepare(&iocb, 1, fd, at);
+		MUST(syscall(SYS_io_submit, context, 1L, list) == 1);
+		sigemptyset(&set);
+		if (at % 2)
+			MUST(syscall(SYS_io_getevents, context, 1L, 2L, events, NULL) == 1);
+		else
+			MUST(syscall(SYS_io_pgetevents, context, 1L, 2L, events, NULL, &mask) == 1);
+		MUST(events[0].obj == &iocb && events[0].res == 4096);
+	}
+	MUST(syscall(SYS_io_getevents, context, 0L, 1L, events, &none) == 0);
+	errno = 0;
+	mask.bytes = 16;
+	MUST(syscall(SYS_io_pgetevents, context, 0L, 1L, events, &none, &mask) == -1 && errno == EINVAL);
+	errno = 0;
+	MUST(syscall(SYS_io_cancel, context, &iocb, events) == -1 && errno == EINVAL);
+	errno = 0;
+	iocb.fd = -1;
+	MUST(syscall(SYS_io_submit, context, 1L, list) == -1 && errno == EBADF);
+	errno = 0;
+	MUST(syscall(SYS_io_getevents, 4096L, 0L, 1L, events, &none) == -1 && errno == EINVAL);
+	/* One of the program's own is none of the library's business. */
+	io_context_t own = NULL;
+	MUST(syscall(SYS_io_setup, 4L, &own) == 0);
+	prepare(&iocb, 1, fd, 4);
+	MUST(syscall(SYS_io_submit, own, 1L, list) == 1);
+	MUST(syscall(SYS_io_getevents, own, 1L, 1L, events, NULL) == 1 && events[0].res == 4096);
+	MUST(io_submit(own, 1, list) == 1 && io_getevents(own, 1, 1, events, NULL) == 1);
+	MUST(syscall(SYS_io_destroy, own) == 0);
+	errno = 0;
+	MUST(syscall(SYS_io_destroy, own) == -1 && errno == EINVAL);
+
+	errno = 0;
+	MUST(syscall(SYS_close, -1L) == -1 && errno == EBADF);
+	MUST(syscall(SYS_getpid) == getpid());
+	place = (char *)syscall(SYS_mmap, NULL, 4096L, 1L, 2L, (long)fd, 4096L);
+	MUST(place != (char *)-1 && place[0] == bytes[4096] && place[4095] == bytes[8191]);
+
+	MUST(pthread_create(&thread, NULL, waits_by_itself, context) == 0);
+	usleep(20000);
+	MUST(syscall(SYS_io_destroy, context) == 0);
+	MUST(pthread_join(thread, &told) == 0 && told == (void *)EINVAL);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct { const char *name; void (*story)(int); } stories[] = {
 		{ "fork", story_fork }, { "exit", story_exit }, { "exec", story_exec }, { "close", story_close },
 		{ "little", story_little }, { "seccomp", story_seccomp }, { "signals", story_signals }, { "loop", story_loop },
-		{ "cancel", story_cancel }, { "closed", story_closed },
+		{ "calls", story_calls }, { "cancel", story_cancel }, { "closed", story_closed },
 	};
 	size_t at;
 	int fd;

@@ -125,3 +125,8 @@ fn an_outside_loop_takes_events_without_a_call() {
 fn a_thread_that_waits_may_be_cancelled() {
     story("cancel");
 }
+
+#[test]
+fn a_program_may_go_on_by_system_calls() {
+    story("calls");
+}
