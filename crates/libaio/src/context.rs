@@ -172,7 +172,9 @@ impl Context {
         let mut request = unsafe { self.admit(list, None) }?;
         request.started = started;
         let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
-        self.signalling.fetch_add(u32::from(signals), Ordering::SeqCst);
+        if signals {
+            self.signalling.fetch_add(1, Ordering::SeqCst);
+        }
         let Some(call) = locked(&self.requests).insert(request) else {
             self.look(None);
             self.keep_watch();
@@ -262,7 +264,9 @@ impl Context {
     /// As for [`Context::submit`].
     unsafe fn start(&self, good: Vec<Request>, started: u64) -> Result<(), Errno> {
         let signalling = good.iter().filter(|request| request.event_fd.is_some()).count() as u32;
-        self.signalling.fetch_add(signalling, Ordering::SeqCst);
+        if signalling > 0 {
+            self.signalling.fetch_add(signalling, Ordering::SeqCst);
+        }
         let mut requests = locked(&self.requests);
         let calls: Vec<Call> = good
             .into_iter()
