@@ -12,15 +12,13 @@ use std::time::Duration;
 
 use baio_engine::{Errno, SetupError};
 
-use crate::abi::{IoEvent, Iocb};
+use crate::abi::{IoEvent, Iocb, RingHeader};
 use crate::calls::{self, keeping_errno};
 use crate::context::{Context, Limit};
 use crate::counted;
 use crate::registry;
 
-/// More places for events than any context may have (`ioctx_alloc`, fs/aio.c).
-const REQUESTS_MAX: u32 = 0x1000_0000 / size_of::<IoEvent>() as u32;
-/// A ring has room for the results of so many requests; larger contexts are the kernel's.
+/// A ring has room for the results of so many requests; larger contexts are the kernel's, who also says which are too large.
 const RING_REQUESTS_MAX: u32 = 16_384;
 
 fn raw(errno: Errno) -> c_int {
@@ -44,7 +42,7 @@ unsafe fn set_up(requests: c_int, context: *mut usize) -> c_int {
     // SAFETY: the caller's promise.
     let before = unsafe { context.read() };
     let count = requests as u32;
-    if before != 0 || count == 0 || count > REQUESTS_MAX {
+    if before != 0 || count == 0 {
         return raw(Errno::EINVAL);
     }
     match begin(count) {
@@ -200,25 +198,44 @@ unsafe fn get_events(
     limit: *mut libc::timespec,
     mask: Option<u64>,
 ) -> c_int {
-    let (Ok(least), Ok(most)) = (usize::try_from(least), usize::try_from(most)) else {
-        return raw(Errno::EINVAL);
-    };
-    if least > most {
-        return raw(Errno::EINVAL);
-    }
-    if events.is_null() && most > 0 {
-        return raw(Errno::EFAULT);
-    }
     let limit = match limit.is_null() {
         true => Limit::Ever,
         // SAFETY: the caller's promise.
         false => limit_of(unsafe { limit.read_unaligned() }),
+    };
+    let (least, most) = match counts(least, most, events) {
+        Ok(counts) => counts,
+        // libaio looks for events before it asks the kernel: who will not wait, and finds none, is not told what is wrong with the rest.
+        Err(_) if matches!(limit, Limit::Never) && is_empty(context) => return 0,
+        Err(errno) => return raw(errno),
     };
     // SAFETY: the caller's promise.
     match unsafe { context.get_events(least, most, events, limit, mask) } {
         Ok(taken) => taken as c_int,
         Err(errno) => raw(errno),
     }
+}
+
+fn counts(least: c_long, most: c_long, events: *mut IoEvent) -> Result<(usize, usize), Errno> {
+    let (Ok(least), Ok(most)) = (usize::try_from(least), usize::try_from(most)) else {
+        return Err(Errno::EINVAL);
+    };
+    if least > most {
+        return Err(Errno::EINVAL);
+    }
+    if events.is_null() && most > 0 {
+        return Err(Errno::EFAULT);
+    }
+    Ok((least, most))
+}
+
+/// Is no event there, of those that have arrived?
+fn is_empty(context: &Context) -> bool {
+    context.look();
+    let ring: *mut RingHeader = address(context.address() as u64);
+    // SAFETY: the header of the live ring, whose words are used as atomics by everybody, and which is there as long as the context.
+    let [head, tail] = unsafe { [&raw mut (*ring).head, &raw mut (*ring).tail].map(|word| AtomicU32::from_ptr(word)) };
+    head.load(Ordering::Acquire) == tail.load(Ordering::Acquire)
 }
 
 fn limit_of(time: libc::timespec) -> Limit {

@@ -1,7 +1,10 @@
 //! Random programs, run on our library and on the distribution's: the same return values, events, memory, files and event fds.
 //!
 //! A program is a row of submissions of a few requests each, good and bad, on files open in several ways. The requests of one
-//! submission touch different bytes, so their order does not matter. A failure prints its seed; `BAIO_SEED=n` runs that one.
+//! submission touch different bytes, so their order does not matter. Between them stand calls without requests, good and bad: on
+//! contexts that are there, unknown and destroyed.
+//!
+//! `BAIO_PROGRAMS=n` runs so many. A failure prints its seed; `BAIO_SEED=n` runs that one.
 
 #![allow(unsafe_code)]
 
@@ -9,16 +12,25 @@ mod common;
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::Read as _;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr::null_mut;
 
-use baio_libaio::{FLAG_EVENT_FD, FLAG_PRIORITY, Iocb, command};
+use baio_libaio::{FLAG_EVENT_FD, FLAG_PRIORITY, Iocb, RingHeader, command};
 use common::{Library, request};
 
 const BLOCK: usize = 8192;
 const BLOCKS: usize = 8;
-const PROGRAMS: u64 = 40;
-const SUBMISSIONS: usize = 40;
+const PROGRAMS: u64 = 500;
+/// Every so many programs one works on files of the disk, where syncs take their time; the others on files in memory.
+const ON_DISK: u64 = 100;
+/// Every so many make a context of their own and destroy it, for which the kernel takes tens of milliseconds; the others share some.
+const OWN: u64 = 50;
+/// Requests of a context.
+const SIZES: [i32; 5] = [1, 2, 16, 63, 64];
+const STEPS: usize = 8;
 
 /// splitmix64.
 struct Dice(u64);
@@ -45,21 +57,25 @@ impl Dice {
 #[repr(align(4096))]
 struct Bytes([[u8; BLOCK]; BLOCKS]);
 
-const NAMES: [&str; 5] = ["buffered", "direct", "synced", "read", "written"];
+const NAMES: [&str; 6] = ["buffered", "direct", "synced", "appended", "read", "written"];
 
 /// What a program works on; the same for each library.
 struct World {
     files: Vec<File>,
     event_fd: OwnedFd,
+    /// By their sizes; 0 where there is none yet.
+    contexts: [usize; SIZES.len()],
     bytes: Box<Bytes>,
+    /// A descriptor that is only a path, /dev/null, /dev/zero, a pipe with nothing in it (both ends), a socket, the directory.
+    others: [OwnedFd; 7],
     lists: Vec<Vec<libc::iovec>>,
     requests: Vec<Iocb>,
     dir: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
+    fn new(place: &Path) -> World {
+        let dir = tempfile::tempdir_in(place).unwrap();
         let path = |name: &str| dir.path().join(name);
         let filled = |name: &str, flags: i32| {
             let mut open = OpenOptions::new();
@@ -74,6 +90,7 @@ impl World {
             filled("buffered", 0),
             filled("direct", libc::O_DIRECT),
             filled("synced", libc::O_DSYNC),
+            filled("appended", libc::O_APPEND),
             filled("read", 0),
             OpenOptions::new().read(true).open(path("read")).unwrap(),
             filled("written", 0),
@@ -82,11 +99,22 @@ impl World {
         World {
             files,
             event_fd: rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap(),
+            contexts: [0; SIZES.len()],
             bytes: Box::new(Bytes([[0; BLOCK]; BLOCKS])),
+            others: others(dir.path()),
             lists: Vec::new(),
             requests: Vec::new(),
             dir,
         }
+    }
+
+    /// Files and event fd as they were at first.
+    fn renew(&self) {
+        let bytes: Vec<u8> = (0..BLOCK * BLOCKS).map(|at| (at / 7) as u8).collect();
+        for name in NAMES {
+            std::fs::write(self.dir.path().join(name), &bytes).unwrap();
+        }
+        let _ = rustix::io::read(&self.event_fd, &mut [0; 8]);
     }
 
     /// Fills in a request that touches bytes of this block only.
@@ -186,50 +214,166 @@ impl World {
     }
 }
 
+fn others(dir: &Path) -> [OwnedFd; 7] {
+    let open = |path: &str, flags: i32| {
+        let mut options = OpenOptions::new();
+        OwnedFd::from(options.read(true).custom_flags(flags).open(path).unwrap())
+    };
+    let mut ends = [-1; 2];
+    // SAFETY: there is room for both ends.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK) }, 0);
+    // SAFETY: the kernel has just made them for us.
+    let [from, to] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+    let dir = dir.to_str().unwrap();
+    let (path, null, zero) = (open(dir, libc::O_PATH), open("/dev/null", 0), open("/dev/zero", 0));
+    [path, null, zero, from, to, socket.into(), open(dir, 0)]
+}
+
 /// Runs a program; what it saw, as text.
-fn run(library: &Library, seed: u64) -> String {
+fn run(library: &Library, world: &mut World, seed: u64) -> String {
     let mut dice = Dice(seed);
-    let mut world = World::new();
     let mut seen = String::new();
-    let context = library.context(16);
-    for step in 0..SUBMISSIONS {
-        world.lists.clear();
-        for (at, block) in world.bytes.0.iter_mut().enumerate() {
-            block.fill((step * 16 + at) as u8);
-        }
-        let count = 1 + dice.roll(BLOCKS);
-        let requests: Vec<Iocb> = (0..count).map(|block| world.make(&mut dice, block)).collect();
-        world.requests = requests;
-        let mut list: Vec<*mut Iocb> = world.requests.iter_mut().map(std::ptr::from_mut).collect();
-        let first = list[0].addr();
-        // SAFETY: requests, lists and bytes stay until all events are there.
-        let told = unsafe { (library.submit)(context, count as i64, list.as_mut_ptr()) };
-        let mut events: Vec<(usize, i64, i64)> = library
-            .events(context, told.max(0) as usize)
-            .iter()
-            .map(|event| {
-                let at = (event.object as usize - first) / size_of::<Iocb>();
-                (at, event.result, event.result2)
-            })
-            .collect();
-        events.sort_unstable();
-        let sum = world.bytes.0.as_flattened().iter().fold(0_u64, hash);
-        writeln!(seen, "{step}: {count} submitted: {told}; {events:?}; memory {sum:x}").unwrap();
-        for (made, at) in world.requests.iter().zip(0..) {
-            if told < count as i32 && at == told.max(0) {
-                writeln!(seen, "   refused: opcode {} fd flags {:x}", made.opcode, made.rw_flags).unwrap();
+    world.renew();
+    let size = dice.roll(SIZES.len());
+    let own = seed % OWN == 0;
+    let context = match world.contexts[size] {
+        known if known != 0 && !own => known,
+        known => {
+            let made = library.context(SIZES[size]);
+            if known == 0 && !own {
+                world.contexts[size] = made;
             }
+            made
+        }
+    };
+    for step in 0..STEPS {
+        match dice.roll(3) {
+            0 => call(library, world, &mut dice, context, &mut seen),
+            _ => submission(library, world, &mut dice, context, step, &mut seen),
         }
     }
-    library.end(context);
+    if own {
+        library.end(context);
+        // Whatever it says of one that is gone, or never was.
+        for gone in [context, 0, 4096 * 7] {
+            // SAFETY: no memory is involved.
+            let told = unsafe { (library.destroy)(gone) };
+            writeln!(seen, "destroyed: {told}").unwrap();
+        }
+    }
     for name in NAMES {
-        let bytes = std::fs::read(world.dir.path().join(name)).unwrap();
-        writeln!(seen, "{name}: {} bytes, {:x}", bytes.len(), bytes.iter().fold(0, hash)).unwrap();
+        let file = File::open(world.dir.path().join(name)).unwrap();
+        // A file in memory may end at the highest offset of all.
+        let (len, mut bytes) = (file.metadata().unwrap().len(), Vec::new());
+        file.take(1 << 20).read_to_end(&mut bytes).unwrap();
+        writeln!(seen, "{name}: {len} bytes, {:x}", bytes.iter().fold(0, hash)).unwrap();
     }
     let mut count = [0; 8];
     let told = rustix::io::read(&world.event_fd, &mut count);
     writeln!(seen, "event fd: {told:?} {count:?}").unwrap();
     seen
+}
+
+fn submission(library: &Library, world: &mut World, dice: &mut Dice, context: usize, step: usize, seen: &mut String) {
+    world.lists.clear();
+    for (at, block) in world.bytes.0.iter_mut().enumerate() {
+        block.fill((step * 16 + at) as u8);
+    }
+    let count = 1 + dice.roll(BLOCKS);
+    let requests: Vec<Iocb> = (0..count).map(|block| world.make(dice, block)).collect();
+    world.requests = requests;
+    let mut list: Vec<*mut Iocb> = world.requests.iter_mut().map(std::ptr::from_mut).collect();
+    let first = list[0].addr();
+    // SAFETY: requests, lists and bytes stay until all events are there.
+    let told = unsafe { (library.submit)(context, count as i64, list.as_mut_ptr()) };
+    let mut events: Vec<(usize, i64, i64)> = library
+        .events(context, told.max(0) as usize)
+        .iter()
+        .map(|event| {
+            let at = (event.object as usize - first) / size_of::<Iocb>();
+            (at, event.result, event.result2)
+        })
+        .collect();
+    events.sort_unstable();
+    let sum = world.bytes.0.as_flattened().iter().fold(0_u64, hash);
+    writeln!(seen, "{step}: {count} submitted: {told}; {events:?}; memory {sum:x}").unwrap();
+    for made in &world.requests {
+        let (opcode, flags, bytes, offset) = (made.opcode, made.rw_flags, made.bytes, made.offset);
+        writeln!(seen, "   opcode {opcode} flags {flags:x} {bytes} at {offset}").unwrap();
+    }
+}
+
+/// One call that leaves no request in flight.
+fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, seen: &mut String) {
+    let mut events = [common::NO_EVENT; 4];
+    let into = events.as_mut_ptr();
+    let numbers = [-1, 0, 1, 2, i64::MIN, i64::MAX];
+    let (least, most) = (dice.of(&numbers), dice.of(&[-1, 0, 1, 4, i64::MIN]));
+    let mut limit = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: dice.of(&[0, 0, 1, 50_000]),
+    };
+    let limit = &raw mut limit;
+    let which = dice.roll(14);
+    // The original looks into the memory of whatever context it is to take events of.
+    let unknown = match which {
+        0..=5 => dice.of(&[context, context, 0]),
+        _ => dice.of(&[context, context, context, 0, 1, 4096 * 7, usize::MAX]),
+    };
+    let mut spare: usize = 0;
+    let fd = world.files[0].as_raw_fd();
+    let mut one = request(command::PREAD, fd, world.bytes.0[0].as_mut_ptr(), 1, 0);
+    one.key = dice.of(&[0, 1, 77]);
+    let mut silent = request(command::POLL, world.others[3].as_raw_fd(), null_mut(), 0, 0);
+    silent.buffer = libc::POLLIN as u64;
+    // SAFETY: the arrays have room for what is asked, and nothing is in flight but the poll, which is awaited.
+    let told = unsafe {
+        match which {
+            0 => (library.get_events)(unknown, least, most, into, limit),
+            1 => (library.pget_events)(unknown, least, most, into, limit, null_mut()),
+            2 => {
+                let mut mask: libc::sigset_t = std::mem::zeroed();
+                (library.pget_events)(unknown, least, most, into, limit, &raw mut mask)
+            }
+            3 => (library.get_events_0_1)(unknown, most, into, limit),
+            4 => (library.get_events)(context, 0, 4, into, null_mut()),
+            5 => (library.queue_run)(unknown),
+            6 => (library.cancel)(unknown, &raw mut one, into),
+            7 => (library.cancel_0_1)(unknown, &raw mut one),
+            8 => (library.submit)(unknown, dice.of(&[0, -1, i64::MIN]), null_mut()),
+            9 => (library.submit)(unknown, 1, [null_mut()].as_mut_ptr()),
+            10 => (library.setup)(dice.of(&[0, -1, i32::MIN, i32::MAX, 0x0080_0001]), &raw mut spare),
+            11 => {
+                spare = 4096 * 7;
+                (library.setup)(1, &raw mut spare)
+            }
+            12 => (library.queue_init)(dice.of(&[0, -1, i32::MIN]), &raw mut spare),
+            _ => {
+                assert_eq!(library.submit_one(context, &mut silent), 1);
+                let told = (library.cancel)(context, &raw mut silent, into);
+                let again = (library.cancel)(context, &raw mut silent, into);
+                let event = library.events(context, 1)[0];
+                writeln!(
+                    seen,
+                    "a poll cancelled, again {again}: {} {}",
+                    event.result, event.result2
+                )
+                .unwrap();
+                told
+            }
+        }
+    };
+    // SAFETY: a context points at its live ring.
+    let ring = unsafe { std::ptr::with_exposed_provenance::<RingHeader>(context).read_volatile() };
+    let waiting = ring.tail != ring.head;
+    let known = if unknown == context { "its own" } else { "unknown" };
+    writeln!(
+        seen,
+        "call {which} ({known} {least} {most}): {told}; nr {} waiting {waiting}",
+        ring.nr
+    )
+    .unwrap();
 }
 
 fn hash(sum: u64, byte: &u8) -> u64 {
@@ -245,15 +389,37 @@ fn random_programs_see_the_same() {
     let one = std::env::var("BAIO_SEED")
         .ok()
         .and_then(|seed| seed.parse::<u64>().ok());
-    let seeds = one.map_or(0..PROGRAMS, |seed| seed..seed + 1);
+    let programs = std::env::var("BAIO_PROGRAMS")
+        .ok()
+        .and_then(|programs| programs.parse::<u64>().ok());
+    let seeds = one.map_or(0..programs.unwrap_or(PROGRAMS), |seed| seed..seed + 1);
+    let disk = std::env::temp_dir();
+    let memory = Path::new("/dev/shm");
+    let memory = if memory.is_dir() { memory } else { &disk };
+    let mut worlds = [&disk, memory].map(|place| [World::new(place), World::new(place)]);
+    let run_all = seeds.end - seeds.start;
     for seed in seeds {
-        let (theirs, ours) = (run(&original, seed), run(&ours, seed));
-        let differs = theirs.lines().zip(ours.lines()).find(|(theirs, ours)| theirs != ours);
-        assert!(
-            differs.is_none(),
-            "BAIO_SEED={seed} cargo test -p baio-libaio --test differential\ntheirs: {}\nours:   {}",
-            differs.unwrap().0,
-            differs.unwrap().1
-        );
+        let [one, two] = &mut worlds[usize::from(seed % ON_DISK != 0)];
+        let (theirs, ours) = (run(&original, one, seed), run(&ours, two, seed));
+        if theirs != ours {
+            let same = theirs
+                .lines()
+                .zip(ours.lines())
+                .take_while(|(theirs, ours)| theirs == ours)
+                .count();
+            let from = |text: &str| text.lines().skip(same).take(10).collect::<Vec<_>>().join("\n");
+            panic!(
+                "BAIO_SEED={seed} cargo test -p baio-libaio --test differential\ntheirs: {}\nours:   {}",
+                from(&theirs),
+                from(&ours)
+            );
+        }
     }
+    for (library, side) in [(&original, 0), (&ours, 1)] {
+        let contexts = worlds.iter().flat_map(|world| world[side].contexts);
+        contexts
+            .filter(|&context| context != 0)
+            .for_each(|context| library.end(context));
+    }
+    println!("{run_all} programs of {STEPS} steps each");
 }
