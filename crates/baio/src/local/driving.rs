@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-#[cfg(any(feature = "compio", feature = "tokio"))]
-use baio_engine::Time;
-use baio_engine::Wait;
-use baio_storage::Error;
+use baio_engine::{Errno, Time, Wait};
+use baio_storage::{Error, Result};
 
 use super::Local;
 use crate::link::Link;
@@ -78,9 +77,22 @@ impl Local {
         drop(left);
     }
 
+    /// A descriptor that polls readable when a turn would find something, for a loop that sleeps elsewhere: arm, turn without waiting, sleep
+    /// on it unless there is news, and until [`Local::next_wake`] at most; disarm. None: each turn of this backend ends all that it begins.
+    ///
+    /// # Errors
+    /// The link was closed; there is no descriptor left for a copy.
+    pub fn ready_fd(&self, armed: bool) -> Result<Option<OwnedFd>> {
+        self.with(|core| {
+            let copy = core.engine_mut().ready_fd(armed).map(|fd| fd.try_clone_to_owned());
+            let failed = |error| Error::new("wait for", "the engine's event fd", Errno::of(&error));
+            copy.transpose().map_err(failed)
+        })
+    }
+
     /// Is there anything that a turn would find or submit without waiting?
-    #[cfg(any(feature = "compio", feature = "tokio"))]
-    pub(crate) fn has_news(&self) -> bool {
+    #[must_use]
+    pub fn has_news(&self) -> bool {
         self.with(|core| Ok(core.has_news())).unwrap_or(true) // Closed: the next turn says so.
     }
 
@@ -95,8 +107,8 @@ impl Local {
 
     /// Until when a loop that is not the engine's may sleep: then a request is overdue, or somebody who waits for a slot gives up, or
     /// the cache has something to write.
-    #[cfg(any(feature = "compio", feature = "tokio"))]
-    pub(crate) fn next_wake(&self) -> Option<Time> {
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Time> {
         let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
         of_core.into_iter().chain(self.0.room.until()).min()
     }
