@@ -1,0 +1,646 @@
+/*
+ * baio: user-level asynchronous block I/O. The C interface, libbaio.so.0.
+ *
+ * Handles (baio_link, baio_file, ...) are no addresses: one that is null, freed, of another kind or of another thread is an error of the call.
+ * A call that fails gives a negative error number (-ENOSPC); baio_error_message() then says what was asked, of what, why not, and the cure.
+ * "Threads: the link's": for a link of kind BAIO_LINK_THREAD the thread that opened it, for others any.
+ * What lies behind other pointers is as C has it everywhere: texts end with a zero byte, addresses may be written or read as their types say.
+ */
+
+#ifndef BAIO_H
+#define BAIO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * The core is in the caller's thread: no hop. The link, and whatever is opened on it, belongs to the thread that opened it.
+ */
+#define BAIO_LINK_THREAD 0
+
+/**
+ * The core is on a thread of its own: any thread may use the link and whatever is opened on it.
+ */
+#define BAIO_LINK_SERVICE 1
+
+/**
+ * The core is in a broker (`baio serve`), whose socket the path names: any thread may use the link.
+ */
+#define BAIO_LINK_BROKER 2
+
+/**
+ * The best backend that works here.
+ */
+#define BAIO_BACKEND_AUTO 0
+
+/**
+ * Blocking system calls.
+ */
+#define BAIO_BACKEND_SYNC 1
+
+/**
+ * Blocking system calls in worker threads.
+ */
+#define BAIO_BACKEND_THREADS 2
+
+/**
+ * Native Linux AIO.
+ */
+#define BAIO_BACKEND_AIO 3
+
+/**
+ * io_uring.
+ */
+#define BAIO_BACKEND_URING 4
+
+/**
+ * Register the arena with the kernel: less work per request, and all of it is pinned at once.
+ */
+#define BAIO_LINK_REGISTER_ARENA 1
+
+/**
+ * Open the volume to read only, beside other readers. In the caller's thread only.
+ */
+#define BAIO_LINK_READ_ONLY 2
+
+/**
+ * To read. The default.
+ */
+#define BAIO_OPEN_READ 0
+
+/**
+ * To write as well as to read.
+ */
+#define BAIO_OPEN_WRITE 1
+
+/**
+ * Make the file when it is missing. Files only.
+ */
+#define BAIO_OPEN_CREATE 2
+
+/**
+ * Make the file; it must not exist. Files only.
+ */
+#define BAIO_OPEN_EXCLUSIVE 4
+
+/**
+ * Cut the file to no bytes. Files only.
+ */
+#define BAIO_OPEN_TRUNCATE 8
+
+/**
+ * Requests may say other modes than the file's. Files only.
+ */
+#define BAIO_OPEN_EVERY_MODE 16
+
+/**
+ * Of a request: the mode that its file was opened with. When opening: the kernel's cache for a file, direct for a segment.
+ */
+#define BAIO_MODE_DEFAULT 0
+
+/**
+ * Past every cache: offset and length are multiples of what the device needs (4096 always is one).
+ */
+#define BAIO_MODE_DIRECT 1
+
+/**
+ * Through baio's page cache, which the link must have.
+ */
+#define BAIO_MODE_CACHED 2
+
+/**
+ * Through the kernel's page cache. Files only.
+ */
+#define BAIO_MODE_KERNEL 3
+
+/**
+ * The same, dropped behind the request. Files only.
+ */
+#define BAIO_MODE_UNCACHED 4
+
+/**
+ * Not safe before a sync.
+ */
+#define BAIO_DURABLE_NONE 0
+
+/**
+ * The bytes, and what is needed to find them, are safe when the request ends (fdatasync(2)).
+ */
+#define BAIO_DURABLE_DATA 1
+
+/**
+ * All of the inode too (fsync(2)).
+ */
+#define BAIO_DURABLE_FULL 2
+
+/**
+ * Fill `length` bytes of the buffer from `offset`; less at the end of the file.
+ */
+#define BAIO_OP_READ 1
+
+/**
+ * Write `length` bytes of the buffer at `offset`.
+ */
+#define BAIO_OP_WRITE 2
+
+/**
+ * Make every write that completed before this durable.
+ */
+#define BAIO_OP_SYNC 3
+
+/**
+ * Make every write that was submitted before this durable.
+ */
+#define BAIO_OP_FENCE 4
+
+/**
+ * Give the space of `length` bytes at `offset` back: they read as zeros.
+ */
+#define BAIO_OP_DISCARD 5
+
+/**
+ * Make `length` bytes at `offset` read as zeros, and keep their space.
+ */
+#define BAIO_OP_ZERO 6
+
+/**
+ * Make the file `length` bytes long. Files only.
+ */
+#define BAIO_OP_TRUNCATE 7
+
+/**
+ * Set space aside for `length` bytes at `offset`. Files only.
+ */
+#define BAIO_OP_ALLOCATE 8
+
+/**
+ * The request has not ended, or nobody has reaped its end.
+ */
+#define BAIO_IN_FLIGHT INT64_MIN
+
+/**
+ * Memory for requests, from the arena of a link.
+ */
+typedef struct baio_buffer baio_buffer;
+
+/**
+ * An open file, device or segment.
+ */
+typedef struct baio_file baio_file;
+
+/**
+ * A way to a core, which does the I/O: in the caller's thread, on a thread of its own, or in a broker.
+ */
+typedef struct baio_link baio_link;
+
+/**
+ * A word that tells how a request stands.
+ */
+typedef struct baio_status baio_status;
+
+/**
+ * How a link is opened. Zeros are the defaults, except for `size`.
+ */
+typedef struct baio_link_options {
+  /**
+   * sizeof(baio_link_options).
+   */
+  uint32_t size;
+  /**
+   * BAIO_BACKEND_...
+   */
+  uint32_t backend;
+  /**
+   * Requests in flight at most; 0 for 1024.
+   */
+  uint32_t slots;
+  /**
+   * BAIO_LINK_REGISTER_ARENA, BAIO_LINK_READ_ONLY, or 0.
+   */
+  uint32_t flags;
+  /**
+   * Bytes of memory for buffers, mapped lazily; 0 for 64 MiB.
+   */
+  uint64_t arena_bytes;
+  /**
+   * Bytes of a page cache for requests of mode BAIO_MODE_CACHED; 0 for none.
+   */
+  uint64_t cache_bytes;
+  /**
+   * How long a link to a broker that has ended waits for the next one, in nanoseconds; 0: it does not.
+   */
+  uint64_t reconnect_ns;
+  /**
+   * Which volume of a broker, by its name; NULL for the only one.
+   */
+  const char *volume;
+} baio_link_options;
+
+/**
+ * How a volume is made. Zeros are the defaults, except for `size`.
+ */
+typedef struct baio_format_options {
+  /**
+   * sizeof(baio_format_options).
+   */
+  uint32_t size;
+  /**
+   * 1: overwrite whatever is there.
+   */
+  uint32_t force;
+  /**
+   * Size of the volume in bytes; 0 takes the file or device as it is.
+   */
+  uint64_t size_bytes;
+  /**
+   * Bytes to which it may grow later; 0 for no more than its size.
+   */
+  uint64_t max_size_bytes;
+  /**
+   * How many segments it can hold; 0 for one per 1000 blocks.
+   */
+  uint64_t segments;
+  /**
+   * Unit of allocation in bytes; 0 for 4096.
+   */
+  uint32_t block_size;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} baio_format_options;
+
+/**
+ * Names a submitted request on its link. Never 0; a quarter of a million others come before it is used again.
+ */
+typedef uint64_t baio_ticket;
+
+/**
+ * How a request ended.
+ */
+typedef struct baio_outcome {
+  /**
+   * The request's tag.
+   */
+  uint64_t tag;
+  /**
+   * As it was submitted by.
+   */
+  baio_ticket ticket;
+  /**
+   * Bytes moved; or a negative error number.
+   */
+  int64_t result;
+  /**
+   * Bytes that were moved, also when an error ended it half-way.
+   */
+  uint64_t bytes_done;
+  /**
+   * NULL, or why it failed, with the cure. It belongs to the library, and is there until this thread's next call of
+   * baio_reap(), baio_wait() or baio_run().
+   */
+  const char *message;
+  /**
+   * Which mode carried it: BAIO_MODE_...
+   */
+  uint32_t took;
+  /**
+   * Non-blocking tries that it took.
+   */
+  uint32_t iterations;
+  /**
+   * 0.
+   */
+  uint64_t reserved[2];
+} baio_outcome;
+
+/**
+ * What is asked. Set it to zeros first. The library copies it: it may be used again when the call has returned.
+ */
+typedef struct baio_request {
+  /**
+   * On what.
+   */
+  struct baio_file *file;
+  /**
+   * From or into which memory; NULL for operations without bytes. In flight it belongs to the library.
+   */
+  struct baio_buffer *buffer;
+  /**
+   * First byte.
+   */
+  uint64_t offset;
+  /**
+   * Bytes; 0 for the whole buffer.
+   */
+  uint64_t length;
+  /**
+   * BAIO_OP_...
+   */
+  uint32_t op;
+  /**
+   * BAIO_MODE_...
+   */
+  uint32_t mode;
+  /**
+   * BAIO_DURABLE_...: of a write, a sync, a fence.
+   */
+  uint32_t durable;
+  /**
+   * 0.
+   */
+  uint32_t flags;
+  /**
+   * After so many nanoseconds it is given up: a write may take effect or not then. 0: never.
+   */
+  uint64_t timeout_ns;
+  /**
+   * Comes back with the outcome.
+   */
+  uint64_t tag;
+  /**
+   * Is moved when the request ends, or NULL. One request at a time.
+   */
+  struct baio_status *status;
+  /**
+   * 0.
+   */
+  uint64_t reserved[5];
+} baio_request;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Takes a buffer of `bytes` bytes from the link's arena; it begins at a multiple of 4096. Its bytes are zeros, or those of an earlier buffer.
+ *
+ * Owner: the caller owns the buffer, and gives it back by baio_buffer_free().
+ * Threads: the link's.
+ * Returns: 0 and the buffer in `*buffer`; or a negative error number: -ENOBUFS when the arena is used up.
+ */
+int baio_buffer_new(struct baio_link *link,
+                    size_t bytes,
+                    struct baio_buffer **buffer);
+
+/**
+ * Where the bytes of a buffer are: always at the same place. While a request has the buffer they are the library's: who writes them
+ * meanwhile writes anything to the device, and who reads them reads anything.
+ *
+ * Threads: the link's.
+ * Returns: the address; NULL while a request has the buffer, and after an error that baio_error_message() tells.
+ */
+void *baio_buffer_data(struct baio_buffer *buffer);
+
+/**
+ * How many bytes it has.
+ *
+ * Threads: the link's.
+ * Returns: bytes, or a negative error number.
+ */
+int64_t baio_buffer_size(struct baio_buffer *buffer);
+
+/**
+ * Gives a buffer back.
+ *
+ * Owner: the buffer is gone. While a request has it nothing happens: -EBUSY.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_buffer_free(struct baio_buffer *buffer);
+
+/**
+ * Opens a file or device by its path. `flags` are BAIO_OPEN_... or 0; `mode` is that of requests that do not say one. It blocks.
+ *
+ * Owner: the caller owns the file, and gives it back by baio_file_close().
+ * Threads: the link's.
+ * Returns: 0 and the file in `*file`; or a negative error number.
+ */
+int baio_file_open(struct baio_link *link,
+                   const char *path,
+                   uint32_t flags,
+                   uint32_t mode,
+                   struct baio_file **file);
+
+/**
+ * Opens a segment of the caller's own by its name. `flags` is BAIO_OPEN_READ or BAIO_OPEN_WRITE. It blocks.
+ *
+ * Owner: the caller owns it, and gives it back by baio_file_close().
+ * Threads: the link's.
+ * Returns: 0 and the segment in `*file`; or a negative error number.
+ */
+int baio_segment_open(struct baio_link *link, const char *name, uint32_t flags, uint32_t mode, struct baio_file **file);
+
+/**
+ * Closes a file or segment. Requests under way on it go on, and it is closed when they have ended.
+ *
+ * Owner: the handle is gone.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number when it is no open file.
+ */
+int baio_file_close(struct baio_file *file);
+
+/**
+ * The size of a file or segment now. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: bytes, or a negative error number.
+ */
+int64_t baio_file_size(struct baio_file *file);
+
+/**
+ * Opens a link: to the volume at `path`, which this process then owns; without a path for plain files; or to the broker whose socket is at
+ * `path`. `options` may be NULL.
+ *
+ * Owner: the caller owns the link, and gives it back by baio_link_close().
+ * Threads: any. A link of kind BAIO_LINK_THREAD belongs to the thread that called.
+ * Returns: 0 and the link in `*link`; or a negative error number.
+ */
+int baio_link_open(struct baio_link **link,
+                   uint32_t kind,
+                   const char *path,
+                   const struct baio_link_options *options);
+
+/**
+ * Ends everything under way, marks the volume as closed properly and gives it back; what a page cache has not written yet is written. The
+ * outcomes that nobody took are lost, the buffers of these requests are the caller's again.
+ *
+ * Owner: the link is gone, also after an error, except where it was not the caller's to close (-EBADF, -EPERM, -EINVAL). Files, buffers and
+ * logs of it stay handles, to be given back by their own calls; all but that fails.
+ * Threads: the link's. No other call on the link may be under way.
+ * Returns: 0, or a negative error number: the next open then heals the volume.
+ */
+int baio_link_close(struct baio_link *link);
+
+/**
+ * Makes a volume in a file or device. `options` may be NULL.
+ *
+ * Threads: any. It blocks.
+ * Returns: 0, or a negative error number: -EEXIST when something is there already and `force` was not asked for.
+ */
+int baio_format(const char *path, const struct baio_format_options *options);
+
+/**
+ * A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken: call baio_reap() then. Nothing else
+ * may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
+ *
+ * Owner: the library; it is closed with the link. Each call gives the same one.
+ * Threads: the link's. Call it before the first request, or take the outcomes of earlier ones first (-EBUSY).
+ * Returns: the descriptor, or a negative error number.
+ */
+int baio_link_event_fd(struct baio_link *link);
+
+/**
+ * The text of the last call of this thread that failed: what was asked, of what, at which offset, what the system said, what was needed,
+ * and the cure, in one line. "" before the first.
+ *
+ * Owner: the library; it is there until this thread's next call that fails.
+ * Threads: any; each has its own.
+ * Returns: never NULL.
+ */
+const char *baio_error_message(void);
+
+/**
+ * The word that stands for the same error: "ENOSPC", also where errno has none: "ENOTVOLUME", "ECORRUPT", "EINDETERMINATE", "EPOISONED".
+ *
+ * Owner, threads, returns: as baio_error_message().
+ */
+const char *baio_error_name(void);
+
+/**
+ * What to do about the same error; "" where nothing general can be said.
+ *
+ * Owner, threads, returns: as baio_error_message().
+ */
+const char *baio_error_cure(void);
+
+/**
+ * The version of the library that the program runs with: "0.2.0".
+ *
+ * Owner: the library. Threads: any. Returns: never NULL.
+ */
+const char *baio_version(void);
+
+/**
+ * Submits what is queued, waits until at least `min` requests have ended, and takes the outcomes of at most `max`, in the order in which they
+ * ended. It returns earlier after `timeout_ns` nanoseconds (a negative time is none), and when nothing is under way any more. With `min` 0 it
+ * does not wait. `outcomes` has room for `max`.
+ *
+ * Owner: the buffers of these requests are the caller's again. Messages are the library's: see baio_outcome.
+ * Threads: the link's. Several may reap one link of a service: each outcome is given once.
+ * Returns: how many outcomes, or a negative error number.
+ */
+int baio_reap(struct baio_link *link,
+              struct baio_outcome *outcomes,
+              size_t max,
+              size_t min,
+              int64_t timeout_ns);
+
+/**
+ * Submits what is queued, waits for the end of one request, and takes its outcome. `outcome` may be NULL.
+ *
+ * Owner: the request's buffer is the caller's again.
+ * Threads: the link's.
+ * Returns: the result of the request: bytes, or a negative error number, of it or of the call: -ESTALE when its outcome was taken already.
+ */
+int64_t baio_wait(struct baio_link *link,
+                  baio_ticket ticket,
+                  struct baio_outcome *outcome);
+
+/**
+ * Queues `count` requests, in this order. They are submitted together by the next baio_reap() or baio_wait(), or when enough have gathered; at
+ * once where the link has an event descriptor. `tickets` may be NULL; else it has room for `count`.
+ *
+ * Owner: the library has the buffer of each until its outcome was taken. `requests` is the caller's again when the call returns.
+ * Threads: the link's.
+ * Returns: how many were taken, the first ones; baio_error_message() says why not the next. A negative error number when the first was not:
+ * -EAGAIN when every slot is taken.
+ */
+int baio_submit(struct baio_link *link,
+                const struct baio_request *requests,
+                size_t count,
+                baio_ticket *tickets);
+
+/**
+ * Asks that a request end early, as far as it can be ended. It still has an outcome, to be taken.
+ *
+ * Threads: the link's.
+ * Returns: 0; -ESTALE when its outcome was taken already; or another negative error number.
+ */
+int baio_cancel(struct baio_link *link, baio_ticket ticket);
+
+/**
+ * Submits one request and waits for its end. `outcome` may be NULL.
+ *
+ * Owner: the request's buffer is the caller's again.
+ * Threads: the link's.
+ * Returns: the result of the request: bytes, or a negative error number, of it or of the call; baio_error_message() has the text of both.
+ */
+int64_t baio_run(struct baio_link *link,
+                 const struct baio_request *request,
+                 struct baio_outcome *outcome);
+
+/**
+ * Makes a private segment of the caller's own. It blocks until the segment is durable.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number: -EEXIST, -ENOSPC, -EDQUOT.
+ */
+int baio_segment_create(struct baio_link *link, const char *name, uint64_t size_bytes);
+
+/**
+ * Gives a segment of the caller's own another size; open handles see it at once. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_segment_resize(struct baio_link *link, const char *name, uint64_t size_bytes);
+
+/**
+ * Gives a segment of the caller's own another name; open handles stay valid. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_segment_rename(struct baio_link *link, const char *old_name, const char *new_name);
+
+/**
+ * Deletes a segment of the caller's own when the requests under way on it have ended. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_segment_delete(struct baio_link *link, const char *name);
+
+/**
+ * Makes a status word, for one request at a time.
+ *
+ * Owner: the caller owns it, and gives it back by baio_status_free().
+ * Threads: any.
+ * Returns: 0 and the word in `*status`; or a negative error number.
+ */
+int baio_status_new(struct baio_status **status);
+
+/**
+ * How its request stands. The word moves when somebody reaps (baio_reap(), baio_wait()). Whoever sees that a read has ended also sees its bytes,
+ * but the buffer is the library's until the outcome was taken.
+ *
+ * Threads: any.
+ * Returns: BAIO_IN_FLIGHT, also before the first request; bytes; or a negative error number, of the request or of this call.
+ */
+int64_t baio_status_get(struct baio_status *status);
+
+/**
+ * Gives a status word back. A request under way goes on without it.
+ *
+ * Owner: the word is gone.
+ * Threads: any.
+ * Returns: 0, or a negative error number.
+ */
+int baio_status_free(struct baio_status *status);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* BAIO_H */

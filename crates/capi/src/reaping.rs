@@ -1,0 +1,460 @@
+//! Taking outcomes, and the descriptor that tells of them.
+//!
+//! Without a descriptor, outcomes are taken by turning the link. With one, a link in the caller's thread is turned by every call, and armed when
+//! the call returns; over a service each request has a waker, which notes its number and rings.
+
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{CString, c_int};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Wake, Waker};
+use std::time::Duration;
+
+use baio::{Caching, Errno, Link, Local, Outcome, Remote, SegmentRequest, Ticket, Time, Wait};
+use rustix::event::epoll;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+
+use crate::abi::{BAIO_MODE_DIRECT, BAIO_MODE_KERNEL, BAIO_MODE_UNCACHED, baio_link, baio_outcome, baio_ticket};
+use crate::border::{Out, guard, null};
+use crate::failure::{Failure, Result, c_text, keep};
+use crate::handles::{Handle, Home, look, on_either};
+use crate::links::busy;
+use crate::things::{How, Kind, LinkState, Thing, UnderWay, Watching};
+
+const PLACE_BITS: u32 = 18;
+
+/// The number of a request: its place and generation in the link's table.
+pub(crate) fn id_of(place: u64, generation: u64) -> baio_ticket {
+    generation << PLACE_BITS | place
+}
+
+fn place_of(id: baio_ticket) -> (u64, u64) {
+    (id & ((1 << PLACE_BITS) - 1), id >> PLACE_BITS)
+}
+
+thread_local! {
+    /// Texts of the outcomes that this thread took last.
+    static MESSAGES: RefCell<Vec<CString>> = const { RefCell::new(Vec::new()) };
+}
+
+fn forget_messages() {
+    let _ = MESSAGES.try_with(|kept| kept.borrow_mut().clear());
+}
+
+/// Numbers of requests that have ended, or may have, and the bell that is rung for them.
+pub(crate) struct Ready {
+    ids: Mutex<VecDeque<u64>>,
+    bell: OwnedFd,
+}
+
+impl Ready {
+    fn note(&self, id: u64) {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).push_back(id);
+        ring(&self.bell);
+    }
+
+    fn next(&self) -> Option<u64> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn has_more(&self) -> bool {
+        !self.ids.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes()); // Full is rung.
+}
+
+fn silence(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0; 8]); // Nothing to read: it was silent.
+}
+
+struct Noted {
+    ready: Arc<Ready>,
+    id: u64,
+}
+
+impl Wake for Noted {
+    fn wake(self: Arc<Self>) {
+        self.ready.note(self.id);
+    }
+}
+
+fn waker_of(ready: &Arc<Ready>, id: u64) -> Waker {
+    Waker::from(Arc::new(Noted {
+        ready: Arc::clone(ready),
+        id,
+    }))
+}
+
+/// Starts a request, so that whoever watches the link hears of its end.
+pub(crate) fn start<L: Home>(
+    state: &LinkState<L>,
+    request: SegmentRequest,
+    id: u64,
+) -> std::result::Result<Ticket, SegmentRequest> {
+    let Some(How::Woken(ready)) = state.watching.get().map(|watching| &watching.how) else {
+        return state.link.start(request);
+    };
+    // Over a service it is never ended at once.
+    let (ticket, _) = state.link.start_awaited(request, &waker_of(ready, id))?;
+    ready.note(id); // To be polled by the next call, which has the client see to it.
+    Ok(ticket)
+}
+
+/// What C is told of an outcome; the buffer is the caller's again.
+fn told<L: Home>(under_way: UnderWay<L>, id: u64, outcome: Outcome) -> baio_outcome {
+    if let Some(Thing::Buffer(buffer)) = under_way.buffer.as_deref() {
+        buffer.give_back(outcome.memory.into_buffer());
+    }
+    let (result, message) = match outcome.result {
+        Ok(bytes) => (i64::from(bytes), std::ptr::null()),
+        Err(error) => {
+            let failure = Failure::from(error);
+            let text = c_text(failure.text());
+            // Its place is on the heap: it stays when the list grows.
+            let message = text.as_ptr();
+            let kept = MESSAGES.try_with(|kept| kept.borrow_mut().push(text));
+            (i64::from(keep(&failure)), kept.map_or(std::ptr::null(), |()| message))
+        }
+    };
+    baio_outcome {
+        tag: under_way.tag,
+        ticket: id,
+        result,
+        bytes_done: u64::from(outcome.bytes_done),
+        message,
+        took: match outcome.took {
+            Caching::Direct => BAIO_MODE_DIRECT,
+            Caching::Kernel => BAIO_MODE_KERNEL,
+            Caching::Uncached => BAIO_MODE_UNCACHED,
+        },
+        iterations: u32::from(outcome.iterations),
+        reserved: [0; 2],
+    }
+}
+
+/// Takes the request of an outcome out of the table.
+fn claim<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<baio_outcome> {
+    let id = outcome.tag;
+    let (place, generation) = place_of(id);
+    let mut pending = state.pending();
+    let under_way = pending.table.remove(place, generation)?;
+    pending.count -= 1;
+    drop(pending);
+    Some(told(under_way, id, outcome))
+}
+
+/// The next that has ended, without waiting.
+fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
+    loop {
+        let outcome = match state.watching.get().map(|watching| &watching.how) {
+            None => state.link.next_outcome()?,
+            Some(How::Turned { ended, .. }) => {
+                let first = ended.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                first.or_else(|| state.link.next_outcome())?
+            }
+            Some(How::Woken(ready)) => {
+                let id = ready.next()?;
+                let (place, generation) = place_of(id);
+                let mut pending = state.pending();
+                let Some(ticket) = pending
+                    .table
+                    .get(place, generation)
+                    .and_then(|under_way| under_way.ticket)
+                else {
+                    continue; // It was waited for by its ticket.
+                };
+                match state.link.poll(ticket, &waker_of(ready, id)) {
+                    Poll::Ready(Some(outcome)) => outcome,
+                    Poll::Ready(None) => {
+                        // Somebody waits for it by its ticket, and has its outcome.
+                        let _ = pending.table.get_mut(place, generation);
+                        continue;
+                    }
+                    Poll::Pending => continue,
+                }
+            }
+        };
+        if let Some(told) = claim(state, outcome) {
+            return Some(told);
+        }
+    }
+}
+
+/// Submits what is queued and sleeps until more may have ended, or until then.
+fn turn<L: Home>(state: &LinkState<L>, count: usize, until: Option<Time>) -> Result<()> {
+    if let Some(Watching { fd, how: How::Woken(_) }) = state.watching.get() {
+        let left = until.map(|at| timespec(at.since(state.link.now())));
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(system("poll the descriptor of a link", error)),
+        }
+    }
+    let wait = Wait::Until {
+        count: u32::try_from(count).unwrap_or(u32::MAX).max(1),
+        min_wait: Duration::ZERO,
+        deadline: until,
+    };
+    state.link.turn(wait)?;
+    Ok(())
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+fn system(what: &str, error: rustix::io::Errno) -> Failure {
+    let errno = Errno::from_raw(error.raw_os_error());
+    Failure::new(
+        errno,
+        format!("{what}: {error}"),
+        "look at the limits of the process (`ulimit -a`)",
+    )
+}
+
+/// The bell is silent from here on: what ends later rings it again.
+fn begin<L: Home>(state: &LinkState<L>) {
+    if let Some(How::Woken(ready)) = state.watching.get().map(|watching| &watching.how) {
+        silence(&ready.bell);
+    }
+}
+
+/// Submits what is queued on a link that is watched, and makes its descriptor say what is true.
+pub(crate) fn settle<L: Home>(state: &LinkState<L>) -> Result<()> {
+    match state.watching.get().map(|watching| &watching.how) {
+        None => Ok(()),
+        Some(How::Turned { .. }) => L::settle(state),
+        Some(How::Woken(ready)) => {
+            state.link.turn(Wait::No)?;
+            if ready.has_more() {
+                ring(&ready.bell);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn reap<L: Home>(
+    handle: Handle,
+    least: usize,
+    timeout_ns: i64,
+    most: usize,
+    mut put: impl FnMut(usize, baio_outcome),
+) -> Result<c_int> {
+    let thing = look::<L>(handle, Kind::Link)?;
+    let state = thing.as_link()?;
+    forget_messages();
+    let duration = u64::try_from(timeout_ns).ok().map(Duration::from_nanos);
+    let until = duration.map(|duration| state.link.now().after(duration));
+    let (mut count, mut has_turned) = (0, false);
+    let turned = loop {
+        begin(state);
+        while count < most {
+            let Some(outcome) = next(state) else { break };
+            put(count, outcome);
+            count += 1;
+        }
+        let pending = state.pending().count;
+        let is_late = has_turned && until.is_some_and(|at| at <= state.link.now());
+        if count >= least.min(most) || pending == 0 || is_late {
+            if has_turned || count == most {
+                break Ok(());
+            }
+            // What is queued goes out all the same.
+            has_turned = true;
+            match state.link.turn(Wait::No) {
+                Ok(_) => continue,
+                Err(error) => break Err(error.into()),
+            }
+        }
+        has_turned = true;
+        if let Err(error) = turn(state, (least - count).min(pending), until) {
+            break Err(error);
+        }
+    };
+    let settled = settle(state);
+    match turned.and(settled) {
+        Err(error) if count == 0 => Err(error),
+        _ => Ok(c_int::try_from(count).unwrap_or(c_int::MAX)),
+    }
+}
+
+/// Submits what is queued, waits until at least `min` requests have ended, and takes the outcomes of at most `max`, in the order in which they
+/// ended. It returns earlier after `timeout_ns` nanoseconds (a negative time is none), and when nothing is under way any more. With `min` 0 it
+/// does not wait. `outcomes` has room for `max`.
+///
+/// Owner: the buffers of these requests are the caller's again. Messages are the library's: see baio_outcome.
+/// Threads: the link's. Several may reap one link of a service: each outcome is given once.
+/// Returns: how many outcomes, or a negative error number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_reap(
+    link: *mut baio_link,
+    outcomes: *mut baio_outcome,
+    max: usize,
+    min: usize,
+    timeout_ns: i64,
+) -> c_int {
+    guard(|| {
+        if outcomes.is_null() && max != 0 {
+            return Err(null("outcomes"));
+        }
+        let max = max.min(c_int::MAX as usize);
+        let put = |index: usize, outcome| {
+            // SAFETY: the caller's promise: there is room for `max`.
+            unsafe { outcomes.add(index).write_unaligned(outcome) }
+        };
+        on_either!(link, Kind::Link, reap, min, timeout_ns, max, put)
+    })
+}
+
+fn stale() -> Failure {
+    let text = "look at a request: its outcome was taken already, or the ticket never was one of this link";
+    Failure::new(Errno::ESTALE, text, "use each ticket until its outcome, and not after")
+}
+
+pub(crate) fn ticket_of<L: Home>(state: &LinkState<L>, id: baio_ticket) -> Result<Ticket> {
+    let (place, generation) = place_of(id);
+    let pending = state.pending();
+    let under_way = pending.table.get(place, generation);
+    under_way.and_then(|under_way| under_way.ticket).ok_or_else(stale)
+}
+
+/// Waits for one request.
+pub(crate) fn wait_for<L: Home>(state: &LinkState<L>, id: baio_ticket) -> Result<baio_outcome> {
+    forget_messages();
+    let ticket = ticket_of(state, id)?;
+    if let Some(How::Turned { ended, .. }) = state.watching.get().map(|watching| &watching.how) {
+        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = ended.iter().position(|outcome| outcome.tag == id);
+        if let Some(outcome) = at.and_then(|at| ended.remove(at)) {
+            drop(ended);
+            settle(state)?;
+            return claim(state, outcome).ok_or_else(stale);
+        }
+    }
+    let outcome = state.link.wait(ticket)?.ok_or_else(stale)?;
+    let told = claim(state, outcome).ok_or_else(stale)?;
+    settle(state)?;
+    Ok(told)
+}
+
+fn wait<L: Home>(handle: Handle, id: baio_ticket) -> Result<baio_outcome> {
+    let thing = look::<L>(handle, Kind::Link)?;
+    wait_for(thing.as_link()?, id)
+}
+
+/// Submits what is queued, waits for the end of one request, and takes its outcome. `outcome` may be NULL.
+///
+/// Owner: the request's buffer is the caller's again.
+/// Threads: the link's.
+/// Returns: the result of the request: bytes, or a negative error number, of it or of the call: -ESTALE when its outcome was taken already.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_wait(link: *mut baio_link, ticket: baio_ticket, outcome: *mut baio_outcome) -> i64 {
+    guard(|| {
+        let ended = on_either!(link, Kind::Link, wait, ticket)?;
+        if !outcome.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { Out::new(outcome, "outcome")? }.put(ended);
+        }
+        Ok(ended.result)
+    })
+}
+
+/// Waits for all requests of a link that closes: their buffers are the caller's again.
+pub(crate) fn end_all<L: Home>(state: &LinkState<L>) {
+    while state.pending().count > 0 {
+        begin(state);
+        while next(state).is_some() {}
+        if state.pending().count > 0 && turn(state, 1, None).is_err() {
+            return; // Closing says why.
+        }
+    }
+}
+
+pub(crate) fn event_fd<L: Home>(state: &LinkState<L>) -> Result<c_int> {
+    if state.watching.get().is_none() {
+        let count = state.pending().count;
+        if count > 0 {
+            return Err(busy(count));
+        }
+        let watching = L::watch(state)?;
+        // Another thread may have been faster: then all have its descriptor.
+        let _ = state.watching.set(watching);
+        settle(state)?;
+    }
+    let watching = state.watching.get();
+    Ok(watching.map_or(-Errno::EBADF.raw(), |watching| watching.fd.as_raw_fd()))
+}
+
+fn bell() -> Result<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| system("make an event fd", error))
+}
+
+pub(crate) fn watch_woken(_: &LinkState<Remote>) -> Result<Watching> {
+    let ready = Ready {
+        ids: Mutex::default(),
+        bell: bell()?,
+    };
+    let fd = ready.bell.try_clone();
+    let fd = fd.map_err(|error| Failure::new(Errno::of(&error), "copy an event fd", "close descriptors"))?;
+    Ok(Watching {
+        fd,
+        how: How::Woken(Arc::new(ready)),
+    })
+}
+
+pub(crate) fn watch_turned(state: &LinkState<Local>) -> Result<Watching> {
+    let failed = |error| system("watch a link", error);
+    let fd = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+    let timer = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, timer).map_err(failed)?;
+    let bell = bell()?;
+    let engine = state.link.ready_fd(true)?;
+    for part in [Some(&timer), Some(&bell), engine.as_ref()].into_iter().flatten() {
+        epoll::add(&fd, part, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(failed)?;
+    }
+    Ok(Watching {
+        fd,
+        how: How::Turned {
+            bell,
+            timer,
+            ended: Mutex::default(),
+        },
+    })
+}
+
+/// Turns the link once, armed, so that nothing is missed: what has ended is kept, and the bell says so.
+pub(crate) fn settle_turned(state: &LinkState<Local>) -> Result<()> {
+    let Some(How::Turned { bell, timer, ended }) = state.watching.get().map(|watching| &watching.how) else {
+        return Ok(());
+    };
+    let link = &state.link;
+    drop(link.ready_fd(false)?);
+    drop(link.ready_fd(true)?);
+    link.turn(Wait::No)?;
+    let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+    ended.extend(std::iter::from_fn(|| link.next_outcome()));
+    match ended.is_empty() && !link.has_news() {
+        true => silence(bell),
+        false => ring(bell),
+    }
+    let (seconds, nanoseconds) = link.next_wake().unwrap_or_default().split();
+    let at = Itimerspec {
+        it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: Timespec {
+            tv_sec: seconds,
+            tv_nsec: nanoseconds,
+        },
+    };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &at).map_err(|error| system("set a timer", error))?;
+    Ok(())
+}

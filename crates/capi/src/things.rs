@@ -1,0 +1,221 @@
+//! What is behind the handles.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use baio::{Buffer, Errno, Link, Opened, Outcome, StatusWord, Ticket};
+
+use crate::failure::{Failure, Result};
+use crate::handles::Table;
+
+/// Of which kind a handle is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Link = 1,
+    File,
+    Buffer,
+    Status,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Link => "link",
+            Kind::File => "file or segment",
+            Kind::Buffer => "buffer",
+            Kind::Status => "status word",
+        }
+    }
+}
+
+/// An object, whichever link it is on.
+pub(crate) enum Thing<L: Link> {
+    Link(Arc<LinkState<L>>),
+    File(FileState<L>),
+    Buffer(BufferState),
+    Status(StatusWord),
+}
+
+impl<L: Link> Thing<L> {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Thing::Link(_) => Kind::Link,
+            Thing::File(_) => Kind::File,
+            Thing::Buffer(_) => Kind::Buffer,
+            Thing::Status(_) => Kind::Status,
+        }
+    }
+
+    pub(crate) fn as_link(&self) -> Result<&Arc<LinkState<L>>> {
+        match self {
+            Thing::Link(state) => Ok(state),
+            _ => Err(other_kind(Kind::Link)),
+        }
+    }
+
+    pub(crate) fn as_file(&self) -> Result<&FileState<L>> {
+        match self {
+            Thing::File(state) => Ok(state),
+            _ => Err(other_kind(Kind::File)),
+        }
+    }
+
+    pub(crate) fn as_buffer(&self) -> Result<&BufferState> {
+        match self {
+            Thing::Buffer(state) => Ok(state),
+            _ => Err(other_kind(Kind::Buffer)),
+        }
+    }
+
+    pub(crate) fn as_status(&self) -> Result<&StatusWord> {
+        match self {
+            Thing::Status(word) => Ok(word),
+            _ => Err(other_kind(Kind::Status)),
+        }
+    }
+}
+
+fn other_kind(wanted: Kind) -> Failure {
+    let text = format!("use a {}: the handle is of another kind", wanted.name());
+    Failure::new(Errno::EBADF, text, "pass the handle that the call's declaration names")
+}
+
+/// A link, and its requests under way.
+pub(crate) struct LinkState<L: Link> {
+    pub(crate) link: L,
+    pending: Mutex<Pending<L>>,
+    /// Once a descriptor was asked for.
+    pub(crate) watching: OnceLock<Watching>,
+}
+
+/// Requests that C has submitted and whose outcome it has not taken.
+pub(crate) struct Pending<L: Link> {
+    pub(crate) table: Table<UnderWay<L>>,
+    pub(crate) count: usize,
+}
+
+/// One of them.
+pub(crate) struct UnderWay<L: Link> {
+    /// The caller's name for it.
+    pub(crate) tag: u64,
+    /// None until it was started.
+    pub(crate) ticket: Option<Ticket>,
+    /// Gets its memory back.
+    pub(crate) buffer: Option<Arc<Thing<L>>>,
+    /// Open until the request has ended.
+    pub(crate) _file: Opened<L>,
+}
+
+/// The descriptor of a link, and what rings it.
+pub(crate) struct Watching {
+    /// What the caller polls.
+    pub(crate) fd: OwnedFd,
+    pub(crate) how: How,
+}
+
+/// Who makes the descriptor readable.
+pub(crate) enum How {
+    /// A link in the caller's thread: the engine, a timer for deadlines, and a bell for what has ended already; all behind one epoll.
+    Turned {
+        bell: OwnedFd,
+        timer: OwnedFd,
+        /// Ended, and not taken.
+        ended: Mutex<std::collections::VecDeque<Outcome>>,
+    },
+    /// Wakers of its requests, from the threads that reap.
+    Woken(Arc<crate::reaping::Ready>),
+}
+
+impl<L: Link> LinkState<L> {
+    pub(crate) fn new(link: L) -> LinkState<L> {
+        LinkState {
+            link,
+            pending: Mutex::new(Pending {
+                table: Table::new(),
+                count: 0,
+            }),
+            watching: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn pending(&self) -> MutexGuard<'_, Pending<L>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An open file or segment.
+pub(crate) struct FileState<L: Link> {
+    pub(crate) opened: Opened<L>,
+    pub(crate) on: Arc<LinkState<L>>,
+}
+
+/// A buffer, wherever its memory is.
+pub(crate) struct BufferState {
+    place: Mutex<Place>,
+    pub(crate) len: usize,
+}
+
+/// Where the memory of a buffer is.
+pub(crate) enum Place {
+    /// The caller may use it.
+    Here(Buffer),
+    /// A request has it.
+    InFlight,
+    /// The kernel may still be at it, after a deadline or a cancel: it comes back to the arena by itself.
+    Lost,
+}
+
+impl BufferState {
+    pub(crate) fn new(buffer: Buffer) -> BufferState {
+        BufferState {
+            len: buffer.len(),
+            place: Mutex::new(Place::Here(buffer)),
+        }
+    }
+
+    pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the memory for a request.
+    pub(crate) fn take(&self) -> Result<Buffer> {
+        let mut place = self.place();
+        match std::mem::replace(&mut *place, Place::InFlight) {
+            Place::Here(buffer) => Ok(buffer),
+            other => {
+                let failure = other.refusal();
+                *place = other;
+                Err(failure)
+            }
+        }
+    }
+
+    /// The request has ended, with or without its memory.
+    pub(crate) fn give_back(&self, buffer: Option<Buffer>) {
+        *self.place() = match buffer {
+            Some(mut buffer) => {
+                buffer.set_len(self.len);
+                Place::Here(buffer)
+            }
+            None => Place::Lost,
+        };
+    }
+}
+
+impl Place {
+    /// Why the caller may not use it.
+    pub(crate) fn refusal(&self) -> Failure {
+        match self {
+            Place::Lost => Failure::new(
+                Errno::ESTALE,
+                "use a buffer: the kernel may still be at its memory, since its request was given up",
+                "free the handle, and take another buffer",
+            ),
+            Place::InFlight | Place::Here(_) => Failure::new(
+                Errno::EBUSY,
+                "use a buffer: a request under way has it",
+                "take the outcome of the request first (baio_reap, baio_wait)",
+            ),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The examples compile without a warning, copy what they are given, and say what stands in the way.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{compiled, ended_well, text};
+
+fn copies(source: &str, compiler: &str, standard: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(source, compiler, standard, dir.path());
+    for bytes in [0, 1, (256 << 10) * 40 + 123] {
+        copy_of(&mut Command::new(&program), dir.path(), bytes);
+    }
+    let failed = Command::new(&program)
+        .args(["/nowhere/from", "/nowhere/to"])
+        .output()
+        .unwrap();
+    assert!(!failed.status.success());
+    assert!(
+        text(&failed.stderr).contains("/nowhere/from"),
+        "{}",
+        text(&failed.stderr)
+    );
+}
+
+fn copy_of(program: &mut Command, dir: &Path, bytes: usize) {
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    let content: Vec<u8> = (0..bytes).map(|at| (at * 31 + at / 4099) as u8).collect();
+    std::fs::write(&from, &content).unwrap();
+    std::fs::write(&to, b"what was there before, and must go").unwrap();
+    let output = program.arg(&from).arg(&to).output().unwrap();
+    ended_well(&output, "the copy");
+    assert!(
+        std::fs::read(&to).unwrap() == content,
+        "{bytes} bytes were not copied as they are"
+    );
+}
+
+#[test]
+fn the_c_example_copies() {
+    copies("examples/copy.c", "gcc", "-std=c99");
+}
+
+#[test]
+fn the_cpp_example_copies() {
+    copies("examples/copy.cpp", "g++", "-std=c++17");
+}
+
+#[test]
+fn the_c_example_has_fewer_than_80_lines() {
+    let lines = std::fs::read_to_string(common::in_crate("examples/copy.c"))
+        .unwrap()
+        .lines()
+        .count();
+    assert!(lines < 80, "{lines} lines");
+}
