@@ -29,7 +29,7 @@
 #define BAIO_LINK_BROKER 2
 
 /**
- * The best backend that works here.
+ * The best backend that works here; or the one that BAIO_BACKEND names in the environment: auto, sync, threads, aio, uring.
  */
 #define BAIO_BACKEND_AUTO 0
 

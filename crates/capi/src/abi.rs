@@ -40,7 +40,7 @@ pub const BAIO_LINK_SERVICE: u32 = 1;
 /// The core is in a broker (`baio serve`), whose socket the path names: any thread may use the link.
 pub const BAIO_LINK_BROKER: u32 = 2;
 
-/// The best backend that works here.
+/// The best backend that works here; or the one that BAIO_BACKEND names in the environment: auto, sync, threads, aio, uring.
 pub const BAIO_BACKEND_AUTO: u32 = 0;
 /// Blocking system calls.
 pub const BAIO_BACKEND_SYNC: u32 = 1;

@@ -55,6 +55,16 @@ impl Home for Remote {
     }
 }
 
+/// What the environment asks for, where the program leaves it open: under valgrind, for one, io_uring hangs.
+fn backend_named(name: &str) -> Result<Backend> {
+    let known = Backend::ALL.into_iter().find(|backend| backend.name() == name);
+    known.ok_or_else(|| {
+        let names: Vec<&str> = Backend::ALL.iter().map(|backend| backend.name()).collect();
+        let text = format!("the environment says BAIO_BACKEND={name}, which is no backend");
+        invalid(text, &format!("unset it, or name one of: {}", names.join(", ")))
+    })
+}
+
 fn options_of(given: &baio_link_options) -> Result<Options> {
     let mut options = Options::default();
     let config = &mut options.config;
@@ -63,7 +73,10 @@ fn options_of(given: &baio_link_options) -> Result<Options> {
         let text = format!("backend {} of `options` is none", given.backend);
         return Err(invalid(text, "use one of BAIO_BACKEND_..."));
     };
-    config.backend = *backend;
+    config.backend = match (*backend, std::env::var("BAIO_BACKEND")) {
+        (Backend::Auto, Ok(name)) => backend_named(&name)?,
+        (backend, _) => backend,
+    };
     let known = BAIO_LINK_REGISTER_ARENA | BAIO_LINK_READ_ONLY;
     if given.flags & !known != 0 {
         let text = format!("flags {:#x} of `options` are not known", given.flags & !known);

@@ -1,11 +1,11 @@
-//! The examples compile without a warning, copy what they are given, and say what stands in the way.
+//! The examples compile without a warning, copy what they are given, say what stands in the way, and are clean under valgrind.
 
 mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::{compiled, ended_well, text};
+use common::{compiled, ended_well, skipped, text};
 
 fn copies(source: &str, compiler: &str, standard: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -55,4 +55,33 @@ fn the_c_example_has_fewer_than_80_lines() {
         .lines()
         .count();
     assert!(lines < 80, "{lines} lines");
+}
+
+/// No byte that is not there, none that nobody wrote, none that is lost at the end.
+fn clean(test: &str, source: &str, compiler: &str, standard: &str) {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return skipped(test, "valgrind");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(source, compiler, standard, dir.path());
+    let mut valgrind = Command::new("valgrind");
+    // Valgrind 3.22 hangs in io_uring_enter(2).
+    valgrind
+        .env("BAIO_BACKEND", "threads")
+        .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+        .args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
+        .arg(program);
+    copy_of(&mut valgrind, dir.path(), (256 << 10) * 3 + 123);
+}
+
+#[test]
+fn the_c_example_is_clean_under_valgrind() {
+    let test = "examples::the_c_example_is_clean_under_valgrind";
+    clean(test, "examples/copy.c", "gcc", "-std=c99");
+}
+
+#[test]
+fn the_cpp_example_is_clean_under_valgrind() {
+    let test = "examples::the_cpp_example_is_clean_under_valgrind";
+    clean(test, "examples/copy.cpp", "g++", "-std=c++17");
 }

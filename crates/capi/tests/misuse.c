@@ -27,7 +27,7 @@ static void on(uint32_t kind, const char *path) {
     CHECK(baio_file_size((baio_file *)(void *)&file) == -EBADF && says("no handle of baio"));
     CHECK(baio_buffer_data(NULL) == NULL);
     CHECK(baio_file_open(link, NULL, 0, 0, &file) == -EINVAL && baio_file_open(link, path, 0, 0, NULL) == -EINVAL);
-    CHECK(baio_file_open(link, path, 1u << 30, 0, &again == NULL ? NULL : &(baio_file *){0}) == -EINVAL);
+    CHECK(baio_file_open(link, path, 1u << 30, 0, &of_other) == -EINVAL);
     CHECK(baio_submit(link, NULL, 1, NULL) == -EINVAL && baio_submit(link, NULL, 0, NULL) == 0);
 
     /* Structures that say more than is known, or less than there must be. */

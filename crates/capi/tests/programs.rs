@@ -8,3 +8,13 @@ use common::holds;
 fn misuse_is_an_error_with_a_text() {
     holds("tests/misuse.c");
 }
+
+#[test]
+fn a_descriptor_tells_of_outcomes_in_a_poll_loop() {
+    holds("tests/events.c");
+}
+
+#[test]
+fn two_threads_share_a_service() {
+    holds("tests/threads.c");
+}

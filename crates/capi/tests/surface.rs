@@ -79,3 +79,26 @@ fn the_header_is_what_the_source_makes() {
         text(&checked.stdout)
     );
 }
+
+#[test]
+fn every_function_has_a_page_and_mandoc_finds_nothing_in_them() {
+    let mut pages = String::new();
+    for page in std::fs::read_dir(in_crate("man")).unwrap() {
+        let page = page.unwrap().path();
+        pages.push_str(&std::fs::read_to_string(&page).unwrap());
+        match Command::new("mandoc")
+            .args(["-T", "lint", "-W", "warning"])
+            .arg(&page)
+            .output()
+        {
+            Ok(said) => assert!(said.status.success(), "{}", text(&said.stdout)),
+            Err(_) => skipped(
+                "surface::every_function_has_a_page_and_mandoc_finds_nothing_in_them",
+                "mandoc",
+            ),
+        }
+    }
+    for name in declared() {
+        assert!(pages.contains(&format!(".Fo {name}\n")), "{name} has no manual page");
+    }
+}
