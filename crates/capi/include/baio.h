@@ -174,6 +174,11 @@
 #define BAIO_OP_ALLOCATE 8
 
 /**
+ * Make a new log; what the file or segment holds is lost.
+ */
+#define BAIO_LOG_CREATE 1
+
+/**
  * The request has not ended, or nobody has reaped its end.
  */
 #define BAIO_IN_FLIGHT INT64_MIN
@@ -192,6 +197,16 @@ typedef struct baio_file baio_file;
  * A way to a core, which does the I/O: in the caller's thread, on a thread of its own, or in a broker.
  */
 typedef struct baio_link baio_link;
+
+/**
+ * A durable log in all of a file or segment.
+ */
+typedef struct baio_log baio_log;
+
+/**
+ * Reads the records of a log in their order.
+ */
+typedef struct baio_records baio_records;
 
 /**
  * A word that tells how a request stands.
@@ -520,6 +535,88 @@ const char *baio_error_cure(void);
  * Owner: the library. Threads: any. Returns: never NULL.
  */
 const char *baio_version(void);
+
+/**
+ * Opens the log in all of a file or segment, after recovery; with BAIO_LOG_CREATE it makes one there. A file must have its size first. It blocks.
+ *
+ * Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
+ * Threads: the link's.
+ * Returns: 0 and the log in `*log`; or a negative error number.
+ */
+int baio_log_open(struct baio_file *file,
+                  uint32_t flags,
+                  struct baio_log **log);
+
+/**
+ * Appends a record of up to 16 MiB. It never waits: the record is in memory, and safe once baio_log_wait() says so.
+ *
+ * Owner: the library copies the bytes; they are the caller's again when the call returns.
+ * Threads: the link's.
+ * Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room.
+ */
+int64_t baio_log_append(struct baio_log *log, const void *record, size_t bytes);
+
+/**
+ * Waits until the record with this LSN is durable, with all before it.
+ *
+ * Threads: the link's. Threads that wait on a service are woken together.
+ * Returns: 0, or a negative error number: nobody knows then whether it is there after the next opening.
+ */
+int baio_log_wait(struct baio_log *log, uint64_t lsn);
+
+/**
+ * Every record below this LSN is durable. It does not wait.
+ *
+ * Threads: the link's.
+ * Returns: an LSN, or a negative error number.
+ */
+int64_t baio_log_durable_lsn(struct baio_log *log);
+
+/**
+ * Gives up the records before this LSN, so that their space is used again. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: the oldest LSN that is kept, or a negative error number.
+ */
+int64_t baio_log_truncate(struct baio_log *log, uint64_t lsn);
+
+/**
+ * Closes a log: what was appended becomes durable, and that is noted. It blocks. Readers of it fail from now on.
+ *
+ * Owner: the log is gone, also after an error.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_log_close(struct baio_log *log);
+
+/**
+ * Begins to read a log: the records from this LSN on, or from the first after it. What was given up by baio_log_truncate() is not there any more: -ENODATA with the first.
+ *
+ * Owner: the caller owns the reader, and gives it back by baio_records_close().
+ * Threads: the link's.
+ * Returns: 0 and the reader in `*records`; or a negative error number.
+ */
+int baio_records_open(struct baio_log *log,
+                      uint64_t from,
+                      struct baio_records **records);
+
+/**
+ * The next record: its LSN, where its bytes are, how many. It blocks while they are read.
+ *
+ * Owner: the bytes belong to the reader, and are there until its next record, or until it is closed.
+ * Threads: the link's; one at a time for each reader.
+ * Returns: 1; 0 at the durable end, where it may be asked again later; or a negative error number.
+ */
+int baio_records_next(struct baio_records *records, uint64_t *lsn, const void **record, size_t *bytes);
+
+/**
+ * Gives a reader back.
+ *
+ * Owner: the reader is gone, and the bytes of its last record.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_records_close(struct baio_records *records);
 
 /**
  * Submits what is queued, waits until at least `min` requests have ended, and takes the outcomes of at most `max`, in the order in which they

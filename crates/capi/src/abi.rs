@@ -30,6 +30,18 @@ pub struct baio_status {
     _private: [u8; 0],
 }
 
+/// A durable log in all of a file or segment.
+#[derive(Debug)]
+pub struct baio_log {
+    _private: [u8; 0],
+}
+
+/// Reads the records of a log in their order.
+#[derive(Debug)]
+pub struct baio_records {
+    _private: [u8; 0],
+}
+
 /// Names a submitted request on its link. Never 0; a quarter of a million others come before it is used again.
 pub type baio_ticket = u64;
 

@@ -13,6 +13,7 @@
 //! | `links.rs`, `files.rs`, `segments.rs`, `buffers.rs` | opening and closing |
 //! | `requests.rs`, `reaping.rs` | submitting, and taking outcomes |
 //! | `statuses.rs` | status words |
+//! | `logs.rs` | the durable log |
 
 #![allow(non_camel_case_types, reason = "they are C's names")]
 #![allow(clippy::missing_safety_doc, reason = "baio.h says what each argument has to be")]
@@ -24,6 +25,7 @@ mod failure;
 pub mod files;
 mod handles;
 pub mod links;
+pub mod logs;
 pub mod reaping;
 pub mod requests;
 pub mod segments;

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use baio::{Buffer, Errno, Link, Opened, Outcome, StatusWord, Ticket};
+use baio::{Buffer, Errno, Link, Log, LogRecord, Opened, Outcome, Records, StatusWord, Ticket};
 
 use crate::failure::{Failure, Result};
 use crate::handles::Table;
@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     File,
     Buffer,
     Status,
+    Log,
+    Records,
 }
 
 impl Kind {
@@ -24,6 +26,8 @@ impl Kind {
             Kind::File => "file or segment",
             Kind::Buffer => "buffer",
             Kind::Status => "status word",
+            Kind::Log => "log",
+            Kind::Records => "reader of a log",
         }
     }
 }
@@ -34,6 +38,8 @@ pub(crate) enum Thing<L: Link> {
     File(FileState<L>),
     Buffer(BufferState),
     Status(StatusWord),
+    Log(Log<L>),
+    Records(Box<Mutex<RecordsState<L>>>),
 }
 
 impl<L: Link> Thing<L> {
@@ -43,6 +49,8 @@ impl<L: Link> Thing<L> {
             Thing::File(_) => Kind::File,
             Thing::Buffer(_) => Kind::Buffer,
             Thing::Status(_) => Kind::Status,
+            Thing::Log(_) => Kind::Log,
+            Thing::Records(_) => Kind::Records,
         }
     }
 
@@ -64,6 +72,20 @@ impl<L: Link> Thing<L> {
         match self {
             Thing::Buffer(state) => Ok(state),
             _ => Err(other_kind(Kind::Buffer)),
+        }
+    }
+
+    pub(crate) fn as_log(&self) -> Result<&Log<L>> {
+        match self {
+            Thing::Log(log) => Ok(log),
+            _ => Err(other_kind(Kind::Log)),
+        }
+    }
+
+    pub(crate) fn as_records(&self) -> Result<&Mutex<RecordsState<L>>> {
+        match self {
+            Thing::Records(records) => Ok(records),
+            _ => Err(other_kind(Kind::Records)),
         }
     }
 
@@ -147,6 +169,13 @@ impl<L: Link> LinkState<L> {
 pub(crate) struct FileState<L: Link> {
     pub(crate) opened: Opened<L>,
     pub(crate) on: Arc<LinkState<L>>,
+}
+
+/// A reader of a log.
+pub(crate) struct RecordsState<L: Link> {
+    pub(crate) records: Records<L>,
+    /// Its bytes are shown to the caller.
+    pub(crate) last: Option<LogRecord>,
 }
 
 /// A buffer, wherever its memory is.

@@ -18,3 +18,8 @@ fn a_descriptor_tells_of_outcomes_in_a_poll_loop() {
 fn two_threads_share_a_service() {
     holds("tests/threads.c");
 }
+
+#[test]
+fn a_log_keeps_what_was_said_to_be_durable() {
+    holds("tests/log.c");
+}

@@ -1,0 +1,213 @@
+//! The durable log: appending without waiting, waiting, reading back.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use baio::{LogOptions, LogRecord, Lsn, Records};
+
+use crate::abi::{baio_file, baio_log, baio_records};
+use crate::border::{Out, guard, invalid, null};
+use crate::failure::Result;
+use crate::handles::{Handle, Home, forget, keep, look, on_either};
+use crate::things::{Kind, RecordsState, Thing};
+
+/// Make a new log; what the file or segment holds is lost.
+pub const BAIO_LOG_CREATE: u32 = 1;
+
+fn number(lsn: Lsn) -> Result<i64> {
+    i64::try_from(lsn.0).map_err(|_| invalid(format!("the LSN {lsn} is beyond int64_t"), "make a new log"))
+}
+
+fn open<L: Home>(handle: Handle, flags: u32) -> Result<*mut baio_log> {
+    let thing = look::<L>(handle, Kind::File)?;
+    let opened = &thing.as_file()?.opened;
+    let options = LogOptions::default();
+    let log = match flags {
+        0 => opened.open_log(&options).wait()?,
+        BAIO_LOG_CREATE => opened.create_log(&options).wait()?,
+        other => {
+            return Err(invalid(
+                format!("flags {other:#x} are not known"),
+                "use 0 or BAIO_LOG_CREATE",
+            ));
+        }
+    };
+    keep(Arc::new(Thing::Log(log)))
+}
+
+/// Opens the log in all of a file or segment, after recovery; with BAIO_LOG_CREATE it makes one there. A file must have its size first. It blocks.
+///
+/// Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
+/// Threads: the link's.
+/// Returns: 0 and the log in `*log`; or a negative error number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_log_open(file: *mut baio_file, flags: u32, log: *mut *mut baio_log) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(log, "log")? };
+        out.put(on_either!(file, Kind::File, open, flags)?);
+        Ok(0)
+    })
+}
+
+fn append<L: Home>(handle: Handle, record: &[u8]) -> Result<i64> {
+    number(look::<L>(handle, Kind::Log)?.as_log()?.append(record)?)
+}
+
+/// Appends a record of up to 16 MiB. It never waits: the record is in memory, and safe once baio_log_wait() says so.
+///
+/// Owner: the library copies the bytes; they are the caller's again when the call returns.
+/// Threads: the link's.
+/// Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_log_append(log: *mut baio_log, record: *const c_void, bytes: usize) -> i64 {
+    guard(|| {
+        let record = match (record.is_null(), bytes) {
+            (_, 0) => &[],
+            (true, _) => return Err(null("record")),
+            (false, bytes) if bytes > isize::MAX as usize => {
+                return Err(invalid("`bytes` is too large", "append less"));
+            }
+            // SAFETY: the caller's promise.
+            (false, bytes) => unsafe { std::slice::from_raw_parts(record.cast::<u8>(), bytes) },
+        };
+        on_either!(log, Kind::Log, append, record)
+    })
+}
+
+fn wait<L: Home>(handle: Handle, lsn: u64) -> Result<c_int> {
+    look::<L>(handle, Kind::Log)?.as_log()?.durable(Lsn(lsn)).wait()?;
+    Ok(0)
+}
+
+/// Waits until the record with this LSN is durable, with all before it.
+///
+/// Threads: the link's. Threads that wait on a service are woken together.
+/// Returns: 0, or a negative error number: nobody knows then whether it is there after the next opening.
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_log_wait(log: *mut baio_log, lsn: u64) -> c_int {
+    guard(|| on_either!(log, Kind::Log, wait, lsn))
+}
+
+fn durable_lsn<L: Home>(handle: Handle) -> Result<i64> {
+    number(look::<L>(handle, Kind::Log)?.as_log()?.durable_lsn())
+}
+
+/// Every record below this LSN is durable. It does not wait.
+///
+/// Threads: the link's.
+/// Returns: an LSN, or a negative error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_log_durable_lsn(log: *mut baio_log) -> i64 {
+    guard(|| on_either!(log, Kind::Log, durable_lsn))
+}
+
+fn truncate<L: Home>(handle: Handle, lsn: u64) -> Result<i64> {
+    number(look::<L>(handle, Kind::Log)?.as_log()?.truncate(Lsn(lsn)).wait()?)
+}
+
+/// Gives up the records before this LSN, so that their space is used again. It blocks.
+///
+/// Threads: the link's.
+/// Returns: the oldest LSN that is kept, or a negative error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_log_truncate(log: *mut baio_log, lsn: u64) -> i64 {
+    guard(|| on_either!(log, Kind::Log, truncate, lsn))
+}
+
+fn close<L: Home>(handle: Handle) -> Result<c_int> {
+    let thing = forget::<L>(handle, Kind::Log)?;
+    thing.as_log()?.close().wait()?;
+    Ok(0)
+}
+
+/// Closes a log: what was appended becomes durable, and that is noted. It blocks. Readers of it fail from now on.
+///
+/// Owner: the log is gone, also after an error.
+/// Threads: the link's.
+/// Returns: 0, or a negative error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_log_close(log: *mut baio_log) -> c_int {
+    guard(|| on_either!(log, Kind::Log, close))
+}
+
+fn read<L: Home>(handle: Handle, from: u64) -> Result<*mut baio_records> {
+    let records = look::<L>(handle, Kind::Log)?.as_log()?.records(Lsn(from));
+    let state = RecordsState { records, last: None };
+    keep(Arc::new(Thing::Records(Box::new(Mutex::new(state)))))
+}
+
+/// Begins to read a log: the records from this LSN on, or from the first after it. What was given up by baio_log_truncate() is not there any more: -ENODATA with the first.
+///
+/// Owner: the caller owns the reader, and gives it back by baio_records_close().
+/// Threads: the link's.
+/// Returns: 0 and the reader in `*records`; or a negative error number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_records_open(log: *mut baio_log, from: u64, records: *mut *mut baio_records) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(records, "records")? };
+        out.put(on_either!(log, Kind::Log, read, from)?);
+        Ok(0)
+    })
+}
+
+type Bytes = (u64, *const c_void, usize);
+
+fn next<L: Home>(handle: Handle) -> Result<Option<Bytes>> {
+    let thing = look::<L>(handle, Kind::Records)?;
+    let mut state = thing.as_records()?.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = &mut *state;
+    let next = |records: &mut Records<L>| records.next_record().wait();
+    state.last = next(&mut state.records)?;
+    let shown = |record: &LogRecord| (record.lsn().0, record.payload().as_ptr().cast(), record.payload().len());
+    Ok(state.last.as_ref().map(shown))
+}
+
+/// The next record: its LSN, where its bytes are, how many. It blocks while they are read.
+///
+/// Owner: the bytes belong to the reader, and are there until its next record, or until it is closed.
+/// Threads: the link's; one at a time for each reader.
+/// Returns: 1; 0 at the durable end, where it may be asked again later; or a negative error number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_records_next(
+    records: *mut baio_records,
+    lsn: *mut u64,
+    record: *mut *const c_void,
+    bytes: *mut usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let (lsn, record, bytes) = unsafe {
+            (
+                Out::new(lsn, "lsn")?,
+                Out::new(record, "record")?,
+                Out::new(bytes, "bytes")?,
+            )
+        };
+        let Some(found) = on_either!(records, Kind::Records, next)? else {
+            return Ok(0);
+        };
+        lsn.put(found.0);
+        record.put(found.1);
+        bytes.put(found.2);
+        Ok(1)
+    })
+}
+
+fn leave<L: Home>(handle: Handle) -> Result<c_int> {
+    drop(forget::<L>(handle, Kind::Records)?);
+    Ok(0)
+}
+
+/// Gives a reader back.
+///
+/// Owner: the reader is gone, and the bytes of its last record.
+/// Threads: the link's.
+/// Returns: 0, or a negative error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_records_close(records: *mut baio_records) -> c_int {
+    guard(|| on_either!(records, Kind::Records, leave))
+}

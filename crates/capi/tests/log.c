@@ -1,0 +1,43 @@
+/* Records that were said to be durable are there after the next opening, in order. Run as: log DIRECTORY */
+#include "check.h"
+
+static void on(uint32_t kind, const char *path) {
+    baio_link *link;
+    baio_file *file;
+    baio_log *log;
+    baio_records *records;
+    CHECK(baio_link_open(&link, kind, NULL, NULL) == 0);
+    CHECK(baio_file_open(link, path, BAIO_OPEN_WRITE | BAIO_OPEN_CREATE, BAIO_MODE_DIRECT, &file) == 0);
+    baio_request allocate = ask(BAIO_OP_ALLOCATE, file, NULL, 0);
+    allocate.length = 8 << 20;
+    CHECK(baio_run(link, &allocate, NULL) == 0);
+    CHECK(baio_log_open(file, 2, &log) == -EINVAL && baio_log_open(file, BAIO_LOG_CREATE, &log) == 0);
+    int64_t first = baio_log_append(log, "debit", 5), last = baio_log_append(log, "credit", 6);
+    CHECK(first > 0 && last > first && baio_log_append(log, NULL, 1) == -EINVAL);
+    CHECK(baio_log_wait(log, (uint64_t)last) == 0 && baio_log_durable_lsn(log) > last);
+    CHECK(baio_log_close(log) == 0 && baio_log_close(log) == -EBADF && baio_file_close(file) == 0);
+
+    CHECK(baio_file_open(link, path, BAIO_OPEN_WRITE, BAIO_MODE_DIRECT, &file) == 0);
+    CHECK(baio_log_open(file, 0, &log) == 0 && baio_records_open(log, (uint64_t)first, &records) == 0);
+    uint64_t lsn;
+    const void *record;
+    size_t bytes;
+    CHECK(baio_records_next(records, &lsn, &record, &bytes) == 1);
+    CHECK((int64_t)lsn == first && bytes == 5 && memcmp(record, "debit", 5) == 0);
+    CHECK(baio_records_next(records, &lsn, &record, &bytes) == 1);
+    CHECK((int64_t)lsn == last && bytes == 6 && memcmp(record, "credit", 6) == 0);
+    CHECK(baio_records_next(records, &lsn, &record, &bytes) == 0);
+    CHECK(baio_log_truncate(log, (uint64_t)last) >= first);
+    CHECK(baio_records_close(records) == 0 && baio_records_close(records) == -EBADF);
+    CHECK(baio_log_close(log) == 0 && baio_file_close(file) == 0 && baio_link_close(link) == 0);
+}
+
+int main(int argc, char **argv) {
+    char path[4096];
+    CHECK(argc == 2);
+    snprintf(path, sizeof path, "%s/thread", argv[1]);
+    on(BAIO_LINK_THREAD, path);
+    snprintf(path, sizeof path, "%s/service", argv[1]);
+    on(BAIO_LINK_SERVICE, path);
+    return 0;
+}
