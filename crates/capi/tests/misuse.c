@@ -12,7 +12,7 @@ static void *from_another_thread(void *link) {
 static void on(uint32_t kind, const char *path) {
     baio_link *link, *other;
     baio_file *file, *of_other;
-    baio_buffer *buffer, *again;
+    baio_buffer *buffer;
     CHECK(baio_link_open(&link, kind, NULL, NULL) == 0);
     CHECK(baio_link_open(&other, kind, NULL, NULL) == 0);
     uint32_t flags = BAIO_OPEN_WRITE | BAIO_OPEN_CREATE;
@@ -85,8 +85,12 @@ static void on(uint32_t kind, const char *path) {
     CHECK(baio_file_close(reads) == 0);
 
     /* A place that is used again is not the old handle. */
-    CHECK(baio_buffer_new(other, 4096, &again) == 0 && again != buffer);
-    CHECK(baio_buffer_data(buffer) == NULL && baio_buffer_free(again) == 0);
+    baio_buffer *more[16];
+    for (int i = 0; i < 16; i++)
+        CHECK(baio_buffer_new(other, 4096, &more[i]) == 0 && more[i] != buffer);
+    CHECK(baio_buffer_data(buffer) == NULL && baio_buffer_free(buffer) == -EBADF);
+    for (int i = 0; i < 16; i++)
+        CHECK(baio_buffer_free(more[i]) == 0);
     if (kind == BAIO_LINK_THREAD) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, from_another_thread, other) == 0 && pthread_join(thread, NULL) == 0);
