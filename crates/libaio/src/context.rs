@@ -120,6 +120,12 @@ impl Context {
         self.signalling.load(Ordering::SeqCst)
     }
 
+    /// Is no event there, of those that have arrived?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.look(None);
+        self.live.len() == 0
+    }
+
     /// `io_submit`: how many were taken, or what is wrong with the first.
     ///
     /// # Safety

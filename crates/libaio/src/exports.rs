@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use baio_engine::{Errno, SetupError};
 
-use crate::abi::{IoEvent, Iocb, RingHeader};
+use crate::abi::{IoEvent, Iocb};
 use crate::calls::{self, keeping_errno};
 use crate::context::{Context, Limit};
 use crate::counted;
@@ -206,7 +206,7 @@ unsafe fn get_events(
     let (least, most) = match counts(least, most, events) {
         Ok(counts) => counts,
         // libaio looks for events before it asks the kernel: who will not wait, and finds none, is not told what is wrong with the rest.
-        Err(_) if matches!(limit, Limit::Never) && is_empty(context) => return 0,
+        Err(_) if matches!(limit, Limit::Never) && context.is_empty() => return 0,
         Err(errno) => return raw(errno),
     };
     // SAFETY: the caller's promise.
@@ -227,15 +227,6 @@ fn counts(least: c_long, most: c_long, events: *mut IoEvent) -> Result<(usize, u
         return Err(Errno::EFAULT);
     }
     Ok((least, most))
-}
-
-/// Is no event there, of those that have arrived?
-fn is_empty(context: &Context) -> bool {
-    context.look();
-    let ring: *mut RingHeader = address(context.address() as u64);
-    // SAFETY: the header of the live ring, whose words are used as atomics by everybody, and which is there as long as the context.
-    let [head, tail] = unsafe { [&raw mut (*ring).head, &raw mut (*ring).tail].map(|word| AtomicU32::from_ptr(word)) };
-    head.load(Ordering::Acquire) == tail.load(Ordering::Acquire)
 }
 
 fn limit_of(time: libc::timespec) -> Limit {
