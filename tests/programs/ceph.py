@@ -1,0 +1,2 @@
+def osd(machine):
+    pass
