@@ -33,6 +33,8 @@ pub(crate) struct Job {
     further: Vec<String>,
     /// It runs in this memory cgroup.
     cgroup: Option<PathBuf>,
+    /// Of ours, in place of the distribution's.
+    library: Option<PathBuf>,
 }
 
 impl Engine {
@@ -70,6 +72,7 @@ impl Job {
             direct: true,
             further: vec![size],
             cgroup: None,
+            library: None,
         }
     }
 
@@ -95,6 +98,32 @@ impl Job {
         Job { cgroup, ..self }
     }
 
+    /// On a library of ours: a preloaded one for POSIX AIO, which glibc has itself, else one that is found first.
+    pub(crate) fn on(self, library: PathBuf) -> Job {
+        Job {
+            library: Some(library),
+            ..self
+        }
+    }
+
+    /// The words before the program, if any, that put our library in place of the other.
+    fn environment(&self) -> Vec<String> {
+        let Some(library) = &self.library else {
+            return Vec::new();
+        };
+        let put = match (self.engine, library.parent()) {
+            (Engine::Posixaio, _) | (_, None) => format!("LD_PRELOAD={}", library.display()),
+            (_, Some(dir)) => format!("LD_LIBRARY_PATH={}", dir.display()),
+        };
+        vec!["env".into(), put, "BAIO_EXPLAIN=1".into()]
+    }
+
+    /// What a library of ours says where it, and not the system's, carries the requests.
+    fn has_carried(&self, stderr: &str) -> bool {
+        let carries = |line: &str| line.starts_with("baio ") && line.trim_end().ends_with(": io_uring");
+        self.library.is_none() || stderr.lines().any(carries)
+    }
+
     /// What it is called beside our figures.
     pub(crate) fn name(&self) -> String {
         let cache = if self.direct { "" } else { ", the kernel's cache" };
@@ -112,7 +141,8 @@ impl Job {
     /// Jobs of one kind start alike.
     fn kind(&self) -> String {
         let threads = if self.engine == Engine::Psync { self.depth } else { 1 };
-        format!("fio {} {threads} {}", self.engine.name(), self.files.len())
+        let whose = if self.library.is_some() { " on ours" } else { "" };
+        format!("fio {} {threads} {}{whose}", self.engine.name(), self.files.len())
     }
 
     /// The words of the command.
@@ -147,6 +177,7 @@ impl Job {
             let join = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs(cgroup));
             command.extend(["sh".to_owned(), "-c".to_owned(), join]);
         }
+        command.extend(self.environment());
         command.push("fio".to_owned());
         command.extend(self.words());
         command
@@ -185,6 +216,11 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     if !finished.success {
         let said = finished.stderr.lines().next().unwrap_or("it failed without a word");
         return Err(said.to_owned());
+    }
+    if !job.has_carried(&finished.stderr) {
+        let said = finished.stderr.lines().find(|line| line.starts_with("baio "));
+        let said = said.unwrap_or("it says nothing");
+        return Err(format!("our library has not carried the requests: {said}"));
     }
     let mut measured = parse(job, &finished.stdout)?;
     let start = start_up::cost(&job.kind(), || {
@@ -289,6 +325,22 @@ mod tests {
         assert_eq!(command[2], r#"echo $$ > '/cg/a b/cgroup.procs' && exec "$0" "$@""#);
         assert_eq!(command[3], "fio");
         assert_eq!(job(Engine::Psync, Rw::Write).command()[0], "fio");
+    }
+
+    #[test]
+    fn a_library_of_ours_is_in_the_command_and_must_carry_the_requests() {
+        let on = |engine, name: &str| job(engine, Rw::RandomRead).on(PathBuf::from("/l").join(name));
+        let libaio = on(Engine::Libaio, "libaio.so.1");
+        assert_eq!(
+            libaio.command()[..4],
+            ["env", "LD_LIBRARY_PATH=/l", "BAIO_EXPLAIN=1", "fio"]
+        );
+        let posix = on(Engine::Posixaio, "libbaio-posix-aio.so");
+        assert_eq!(posix.command()[1], "LD_PRELOAD=/l/libbaio-posix-aio.so");
+        assert!(libaio.has_carried("noise\nbaio libaio: a context for 16 requests: io_uring\n"));
+        assert!(!libaio.has_carried("baio libaio: a context for 8 requests: the kernel's own io_* calls; no io_uring"));
+        assert!(!libaio.has_carried("") && job(Engine::Libaio, Rw::RandomRead).has_carried(""));
+        assert_ne!(libaio.kind(), job(Engine::Libaio, Rw::RandomRead).kind());
     }
 
     #[test]

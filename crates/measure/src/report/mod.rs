@@ -15,6 +15,7 @@
 //! | `pipelining.rs` | seed 004's figures 3 to 5: requests with processing behind each |
 //! | `documents_disk.rs` | the disk of the documents, simulated, beside the experiments that are about one |
 //! | `request_size.rs` | seed 002: `baio dd` against GNU dd, by the size of a block |
+//! | `drop_ins.rs` | fio on our libraries, and on the originals |
 //! | `batches.rs` | how many requests a call submits |
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
 //! | `log_window.rs` | batches of our log in flight, on simulated devices |
@@ -61,6 +62,7 @@ mod buffered_writes;
 mod charts;
 mod comparison;
 mod documents_disk;
+mod drop_ins;
 mod ext2;
 mod files;
 mod findings;
@@ -152,6 +154,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
         "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
     "server" => server::run: "a server with many connections that reads the disk for each message, against epoll and threads that read"
     "request-size" => request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
+    "drop-ins" => drop_ins::run: "fio, unchanged, on our libaio and our POSIX AIO, against the originals"
     "batches" => batches::run: "random direct reads, 1 to 64 handed over by a call"
     "log-appends" => log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"

@@ -40,6 +40,7 @@ const EXPECTED: &[(&str, f64, f64)] = &[
     ("request-size", 2.7, 80.0),
     ("one-at-a-time", 3.0, 6.0),
     ("served", 6.0, 20.0),
+    ("drop-ins", 8.0, 110.0),
     ("batches", 2.6, 35.3),
     ("log-appends", 3.6, 33.6),
     ("log-window", 2.3, 3.7),

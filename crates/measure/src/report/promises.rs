@@ -51,7 +51,7 @@ const ASKED: [Asked; 20] = [
         "001 §9",
         &["one-queue", "server"],
     ),
-    ("S10", "POSIX AIO and libaio on top", "000, 001 §10", &[]),
+    ("S10", "POSIX AIO and libaio on top", "000, 001 §10", &["drop-ins"]),
     (
         "S11",
         "aio-stress",
@@ -169,7 +169,7 @@ mod tests {
             "the other one runs when named"
         );
         assert_eq!(state_of(&[], "S18"), "not run");
-        assert_eq!(state_of(&[], "S10"), "not built yet");
+        assert_eq!(state_of(&[], "S19"), "not built yet");
         assert_eq!(state_of(&[], "S20"), "not built yet", "its experiment is not there");
     }
 
