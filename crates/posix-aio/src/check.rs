@@ -1,0 +1,137 @@
+//! What is wrong with a request before the kernel sees it, and the call that is made of a good one.
+//!
+//! glibc finds nearly everything in its threads, so that `aio_read` succeeds and `aio_error` tells. So do we: the kernel says it. Only what
+//! io_uring takes another way is asked first: it would take an offset of -1 for the file's own, and its lengths have 32 bits.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+
+use baio_engine::Errno;
+use baio_engine::shared::What;
+
+use crate::abi::{Aiocb, operation};
+
+/// `AIO_PRIO_DELTA_MAX`.
+const PRIORITY_MAX: i32 = 20;
+/// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
+const TRANSFER_MAX: usize = 0x7fff_f000;
+/// No memory is so long: a call with it fails before it moves anything.
+const MEMORY_MAX: usize = 1 << 47;
+/// Linux 6.18: who writes to a pipe without a reader gets no SIGPIPE. glibc's threads have it blocked.
+const NO_SIGNAL: i32 = 0x100;
+
+pub(crate) enum Checked {
+    Good(What),
+    Bad(Errno),
+}
+
+/// The only thing that `aio_read` and `aio_write` refuse themselves; a sync has no priority.
+///
+/// # Safety
+/// It is a request, and nobody else has it.
+pub(crate) unsafe fn priority(object: *mut Aiocb, opcode: i32) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let priority = unsafe { (*object).priority };
+    if matches!(opcode, operation::SYNC | operation::DATA_SYNC) {
+        // SAFETY: the caller's promise.
+        unsafe { (*object).priority = 0 };
+    } else if !(0..=PRIORITY_MAX).contains(&priority) {
+        // SAFETY: the caller's promise.
+        unsafe { Aiocb::end(object, -Errno::EINVAL.raw()) };
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// # Safety
+/// It is a request, whose bytes may be used.
+pub(crate) unsafe fn request(object: *const Aiocb, opcode: i32) -> Checked {
+    let writes = match opcode {
+        operation::SYNC => return Checked::Good(What::Sync { data_only: false }),
+        operation::DATA_SYNC => return Checked::Good(What::Sync { data_only: true }),
+        _ => match opcode & operation::BITS {
+            operation::READ => false,
+            operation::WRITE => true,
+            _ => return Checked::Bad(Errno::EINVAL),
+        },
+    };
+    // SAFETY: the caller's promise.
+    let (fd, buffer, bytes, offset) = unsafe { ((*object).fd, (*object).buffer, (*object).bytes, (*object).offset) };
+    let end = i64::try_from(bytes).ok().and_then(|bytes| offset.checked_add(bytes));
+    if offset < 0 || bytes >= MEMORY_MAX || end.is_none() {
+        // SAFETY: the caller's promise.
+        return Checked::Bad(unsafe { refused(fd, buffer, bytes, offset, writes) });
+    }
+    let len = bytes.min(TRANSFER_MAX) as u32;
+    let offset = offset as u64;
+    Checked::Good(if writes {
+        What::Write {
+            pointer: buffer,
+            len,
+            offset,
+            flags: NO_SIGNAL,
+        }
+    } else {
+        What::Read {
+            pointer: buffer,
+            len,
+            offset,
+            flags: 0,
+        }
+    })
+}
+
+/// What the system says of a call that cannot succeed; it moves nothing.
+///
+/// # Safety
+/// As for [`request`].
+unsafe fn refused(fd: RawFd, buffer: *mut u8, bytes: usize, offset: i64, writes: bool) -> Errno {
+    // By `syscall`: a thread can be cancelled in libc's own functions.
+    // SAFETY: the kernel checks the numbers, and the memory is the program's word.
+    let told = unsafe {
+        match writes {
+            true => libc::syscall(libc::SYS_pwrite64, fd, buffer, bytes, offset),
+            false => libc::syscall(libc::SYS_pread64, fd, buffer, bytes, offset),
+        }
+    };
+    match told {
+        0.. => Errno::EINVAL,
+        _ => match Errno::last() {
+            // What cannot be seeked has no offset, and no room for so many bytes either.
+            Errno::ESPIPE => Errno::EFAULT,
+            errno => errno,
+        },
+    }
+}
+
+/// Must requests of this descriptor go one after the other? Those of what cannot be seeked must, and writes with `O_APPEND`.
+pub(crate) fn is_ordered(fd: RawFd, writes: bool) -> bool {
+    // SAFETY: neither call touches memory.
+    unsafe {
+        libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) < 0
+            || writes && {
+                let flags = libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL);
+                flags >= 0 && flags & libc::c_long::from(libc::O_APPEND) != 0
+            }
+    }
+}
+
+/// Is it a descriptor at all?
+pub(crate) fn is_open(fd: RawFd) -> bool {
+    // SAFETY: it touches no memory.
+    unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) >= 0 }
+}
+
+/// Does a write to this always end? Not to a pipe that nobody reads.
+pub(crate) fn ends(fd: RawFd) -> bool {
+    // SAFETY: zeros are a `stat`, and the kernel fills it in.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes the one `stat`.
+    let known = unsafe { libc::fstat(fd, &raw mut stat) } == 0;
+    !known
+        || matches!(
+            stat.st_mode & libc::S_IFMT,
+            libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR
+        )
+}

@@ -1,0 +1,516 @@
+//! The requests of a process on one ring of the engine's.
+//!
+//! Results travel from the ring into the program's requests by whoever is there. A thread that waits sleeps in the ring itself: nobody
+//! stands between it and the device. Where several wait one does, the leader; the others sleep on a word in memory and are woken when
+//! results have been moved, or when the leader leaves and another must take over. While there is a leader nobody else moves results: it
+//! might go to sleep for one that has been taken away under its hands. The helper (`helper.rs`) leads when nobody waits and somebody is
+//! to be told.
+//!
+//! One lock guards all but the ring; nobody sleeps under it. Submitting has the ring's own. What a signal handler may call (`aio_error`,
+//! `aio_return`, `aio_suspend`) looks first whether this very thread is inside (`inside.rs`), and allocates nothing.
+
+#![allow(unsafe_code)]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use baio_engine::shared::{Call, SharedRing, What};
+use baio_engine::{Errno, SetupError};
+use rustix::thread::futex;
+
+use crate::abi::{Aiocb, SigEvent, operation};
+use crate::check::{self, Checked};
+use crate::counted;
+use crate::helper::Helper;
+use crate::inside::{Inside, is_inside};
+use crate::notice::Notice;
+use crate::requests::{IN_RING_MAX, NONE, Request, Requests};
+
+/// Calls that are handed to the kernel together.
+const BATCH: usize = 16;
+
+pub(crate) struct Context {
+    ring: SharedRing,
+    state: Mutex<State>,
+    /// What those sleep on who do not lead.
+    epoch: AtomicU32,
+    broken: AtomicBool,
+    pub(crate) helper: Helper,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) requests: Requests,
+    /// Somebody sleeps in the ring, or is about to, and will move results.
+    leader: bool,
+    /// So many wait beside the leader.
+    followers: u32,
+    /// They are to be woken.
+    call_followers: bool,
+}
+
+/// The lock, and a mark that this thread is inside.
+pub(crate) struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    _inside: Inside,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+/// Who moves results, and what may be done meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum From {
+    /// What a signal handler may call.
+    Handler,
+    /// Everything else: threads may be made.
+    Plain,
+    /// The same; requests were made from this time on.
+    Submitting(u64),
+}
+
+impl Context {
+    /// # Errors
+    /// Why there is no io_uring, and the cure.
+    pub(crate) fn new() -> Result<Box<Context>, SetupError> {
+        Ok(Box::new(Context {
+            ring: SharedRing::new(IN_RING_MAX as u32)?,
+            state: Mutex::default(),
+            epoch: AtomicU32::new(0),
+            broken: AtomicBool::new(false),
+            helper: Helper::default(),
+        }))
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        // The mark first: a handler may come at any time.
+        let inside = Inside::enter();
+        Locked {
+            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            _inside: inside,
+        }
+    }
+
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        let inside = Inside::enter();
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Locked { state, _inside: inside })
+    }
+
+    /// `aio_read`, `aio_write`, `aio_fsync`: takes a request in and hands it on.
+    ///
+    /// # Errors
+    /// `EINVAL` for a priority that there is not; `EAGAIN` without a helper that it needs.
+    ///
+    /// # Safety
+    /// The request and its bytes are there, and nobody else's, until it has ended.
+    pub(crate) unsafe fn submit(&'static self, object: *mut Aiocb, opcode: i32) -> Result<(), Errno> {
+        let started = counted::now();
+        // SAFETY: the caller's promise.
+        let notice = Notice::of(unsafe { &(*object).event });
+        // SAFETY: the caller's promise.
+        unsafe { self.admit(object, opcode, notice, NONE, started) }?;
+        self.finish(self.lock(), From::Submitting(started));
+        Ok(())
+    }
+
+    /// Takes a request in, and ends it if it is found bad.
+    ///
+    /// # Safety
+    /// As for [`Context::submit`].
+    unsafe fn admit(
+        &'static self,
+        object: *mut Aiocb,
+        opcode: i32,
+        notice: Notice,
+        group: u32,
+        started: u64,
+    ) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { check::priority(object, opcode) }?;
+        if !notice.is_none() {
+            self.helper.be_there(self)?;
+        }
+        // SAFETY: the caller's promise.
+        let fd = unsafe { (*object).fd };
+        // SAFETY: the caller's promise.
+        let checked = unsafe { check::request(object, opcode) };
+        // SAFETY: the caller's promise.
+        unsafe { (*object).opcode = opcode };
+        let bare = |what| Call {
+            what,
+            fd,
+            priority: 0,
+            name: 0,
+        };
+        let mut state = self.lock();
+        let what = match checked {
+            Checked::Good(what) => what,
+            Checked::Bad(errno) => {
+                if group != NONE {
+                    state.requests.fail_in(group);
+                }
+                let raw = notice.judge(-errno.raw());
+                // SAFETY: the caller's promise.
+                unsafe { Aiocb::end(object, raw) };
+                state.requests.note(notice);
+                return Ok(());
+            }
+        };
+        let ordered = match what {
+            What::Sync { .. } => false,
+            _ => {
+                let reading = matches!(what, What::Read { .. });
+                state.requests.any_alike(fd, reading) && check::is_ordered(fd, !reading)
+            }
+        };
+        if group != NONE {
+            state.requests.join(group);
+        }
+        let name = state.requests.insert(Request {
+            object,
+            call: bare(what),
+            notice,
+            group,
+            ordered,
+            started,
+        });
+        // SAFETY: the caller's promise.
+        unsafe { Aiocb::begin(object, name) };
+        if state.requests.is_held(name) {
+            // Without it the request begins when the program calls the next time.
+            let _ = self.helper.be_there(self);
+        }
+        Ok(())
+    }
+
+    /// Moves results, unless somebody leads, who will.
+    fn gather(&self, state: &mut State, from: From) {
+        let mut moved = false;
+        state.requests.submitted = match from {
+            From::Submitting(started) => Some(started),
+            From::Handler | From::Plain => None,
+        };
+        self.ring.reap(|name, raw| {
+            state.requests.ended(name, raw);
+            moved = true;
+        });
+        state.requests.submitted = None;
+        state.call_followers |= moved && state.followers > 0;
+    }
+
+    fn look(&self, state: &mut State, from: From) {
+        if !state.leader {
+            self.gather(state, from);
+        }
+    }
+
+    /// Hands on what may begin, tells whom there is to tell, and wakes who must go on; until there is nothing left to do.
+    pub(crate) fn finish<'a>(&'a self, mut state: Locked<'a>, from: From) {
+        loop {
+            self.look(&mut state, from);
+            let mut calls = [NO_CALL; BATCH];
+            let count = state.requests.take_ready(&mut calls);
+            let notice = state.requests.next_notice(from != From::Handler);
+            let call_followers = std::mem::take(&mut state.call_followers);
+            let last = count == 0 && notice.is_none();
+            // A leader sees to it, unless a thread is to be made: that is for the helper, whoever leads.
+            let needs_helper = last && (state.requests.any_thread() || !state.leader && state.requests.need_a_helper());
+            let inside = Inside::enter();
+            drop(state);
+            let told = match &calls[..count] {
+                [] => Ok(()),
+                // SAFETY: the promise of who submitted them lasts until they have ended.
+                calls => unsafe { self.ring.submit(calls) },
+            };
+            drop(inside);
+            if call_followers {
+                self.wake_followers();
+            }
+            if told.is_err() {
+                self.give_up();
+            }
+            if let Some(notice) = notice {
+                notice.send();
+            }
+            if needs_helper {
+                self.helper.wake();
+            }
+            if last {
+                return;
+            }
+            state = self.lock();
+        }
+    }
+
+    fn wake_followers(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&self.epoch, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    /// The program has closed the ring. What was in flight ends as an error; the next request makes another ring.
+    fn give_up(&self) {
+        let mut state = self.lock();
+        self.broken.store(true, Ordering::SeqCst);
+        state.requests.fail_all(Errno::EIO);
+        drop(state);
+        self.wake_followers();
+        self.helper.wake();
+    }
+
+    /// Sleeps until `is_over`, a signal is handled (`EINTR`) or the time is over (`ETIME`).
+    pub(crate) fn wait_until(
+        &self,
+        limit: Option<Duration>,
+        from: From,
+        mut is_over: impl FnMut(&mut Requests) -> bool,
+    ) -> Result<(), Errno> {
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut ended = None;
+        loop {
+            let mut state = self.lock();
+            self.look(&mut state, from);
+            let over = is_over(&mut state.requests);
+            if over || ended.is_some() {
+                // Somebody else must lead now.
+                state.call_followers |= !state.leader && state.followers > 0;
+                self.finish(state, from);
+                return if over { Ok(()) } else { ended.map_or(Ok(()), Err) };
+            }
+            if state.requests.any_ready() || state.requests.any_notice() || state.requests.any_thread() {
+                self.finish(state, from);
+                state = self.lock();
+                self.look(&mut state, from);
+                if is_over(&mut state.requests) {
+                    self.finish(state, from);
+                    return Ok(());
+                }
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if limit.is_some() && left.is_none_or(|left| left.is_zero()) {
+                ended = Some(Errno::ETIME);
+                continue;
+            }
+            ended = self.sleep(state, left).err();
+        }
+    }
+
+    /// Sleeps once: in the ring, if nobody else does.
+    fn sleep(&self, mut state: Locked<'_>, left: Option<Duration>) -> Result<(), Errno> {
+        if self.is_broken() {
+            return Err(Errno::EIO);
+        }
+        let told = if state.leader {
+            state.followers += 1;
+            let epoch = self.epoch.load(Ordering::SeqCst);
+            drop(state);
+            let left = left.and_then(|left| futex::Timespec::try_from(left).ok());
+            let told = futex::wait(&self.epoch, futex::Flags::PRIVATE, epoch, left.as_ref());
+            self.lock().followers -= 1;
+            told.map_err(|errno| Errno::from_raw(errno.raw_os_error()))
+        } else {
+            state.leader = true;
+            drop(state);
+            let told = self.ring.wait(1, left, None);
+            let mut state = self.lock();
+            state.leader = false;
+            drop(state);
+            told
+        };
+        match told {
+            Ok(()) | Err(Errno::EAGAIN | Errno::EBUSY | Errno::ETIME | Errno::ETIMEDOUT) => Ok(()),
+            Err(Errno::EINTR) => Err(Errno::EINTR),
+            Err(errno) => {
+                self.give_up();
+                Err(errno)
+            }
+        }
+    }
+
+    /// Does the helper's work: moves results as long as nobody waits and somebody is to be told. True when it is to rest.
+    pub(crate) fn help(&self) -> bool {
+        let mut state = self.lock();
+        self.look(&mut state, From::Plain);
+        if state.leader || !state.requests.need_a_helper() {
+            let rests = !state.requests.any_thread();
+            // Those who wait lead themselves.
+            state.call_followers |= !state.leader && state.followers > 0;
+            self.finish(state, From::Plain);
+            return rests;
+        }
+        if state.requests.any_ready() || state.requests.any_notice() || state.requests.any_thread() {
+            self.finish(state, From::Plain);
+            return false;
+        }
+        let _ = self.sleep(state, None);
+        false
+    }
+
+    /// `aio_error` finds a request under way: it moves results, if it can without waiting for a lock.
+    pub(crate) fn poll(&self) {
+        if is_inside() {
+            return;
+        }
+        let Some(mut state) = self.try_lock() else { return };
+        if state.leader {
+            return;
+        }
+        self.gather(&mut state, From::Handler);
+        let requests = &state.requests;
+        if requests.any_ready() || requests.any_notice() || requests.any_thread() || state.call_followers {
+            self.finish(state, From::Handler);
+        }
+    }
+
+    /// `aio_suspend`.
+    ///
+    /// # Safety
+    /// Null pointers and requests.
+    pub(crate) unsafe fn suspend(&self, list: &[*const Aiocb], limit: Duration) -> Result<(), Errno> {
+        if is_inside() {
+            // A handler, above ourselves: nothing would go on while it waits.
+            return Err(Errno::EINTR);
+        }
+        self.wait_until(Some(limit), From::Handler, |requests| {
+            let mut any = false;
+            let over = list.iter().any(|&object| {
+                any |= !object.is_null();
+                // SAFETY: the caller's promise.
+                !object.is_null() && unsafe { !is_under_way(object) || !requests.has(Aiocb::name(object), object) }
+            });
+            over || !any
+        })
+    }
+
+    /// `aio_cancel` of one request that says it is under way: `EINVAL` if it is none of this descriptor.
+    ///
+    /// # Safety
+    /// It is a request.
+    pub(crate) unsafe fn cancel_one(&self, fd: i32, object: *const Aiocb) -> Result<(u32, u32), Errno> {
+        let mut state = self.lock();
+        self.look(&mut state, From::Plain);
+        // SAFETY: the caller's promise.
+        if unsafe { !is_under_way(object) } {
+            self.finish(state, From::Plain);
+            return Ok((0, 0));
+        }
+        // SAFETY: the caller's promise.
+        let name = unsafe { Aiocb::name(object) };
+        let told = match state.requests.has(name, object) {
+            true => Ok(state.requests.cancel(fd, Some(name))),
+            false => Err(Errno::EINVAL),
+        };
+        state.call_followers |= state.followers > 0;
+        self.finish(state, From::Plain);
+        told
+    }
+
+    /// `aio_cancel` of all of a descriptor.
+    pub(crate) fn cancel_all(&self, fd: i32) -> (u32, u32) {
+        let mut state = self.lock();
+        self.look(&mut state, From::Plain);
+        let told = state.requests.cancel(fd, None);
+        state.call_followers |= state.followers > 0;
+        self.finish(state, From::Plain);
+        told
+    }
+
+    /// `lio_listio`. `EIO` when one of those that are waited for failed.
+    ///
+    /// # Safety
+    /// As for [`Context::submit`], for each that is not null.
+    pub(crate) unsafe fn list(
+        &'static self,
+        waits: bool,
+        list: &[*mut Aiocb],
+        event: Option<&SigEvent>,
+    ) -> Result<(), Errno> {
+        let notice = if waits {
+            Notice::None
+        } else {
+            event.map_or(Notice::None, Notice::of)
+        };
+        if !notice.is_none() {
+            self.helper.be_there(self)?;
+        }
+        let started = counted::now();
+        let group = self.lock().requests.group(notice, waits);
+        let (mut total, mut refused) = (0, None);
+        for &object in list.iter().filter(|object| !object.is_null()) {
+            // SAFETY: the caller's promise.
+            let (opcode, own) = unsafe { ((*object).opcode, Notice::of(&(*object).event)) };
+            if opcode == operation::NOP {
+                continue;
+            }
+            // SAFETY: the caller's promise.
+            match unsafe { self.admit(object, opcode, own, group, started) } {
+                Ok(()) => total += 1,
+                Err(errno) => refused = Some(errno),
+            }
+        }
+        let mut state = self.lock();
+        state.requests.close_group(group);
+        self.finish(state, From::Submitting(started));
+        if !waits {
+            return refused.map_or(Ok(()), Err);
+        }
+        let told = self.wait_until(None, From::Plain, |requests| requests.is_over(group));
+        let failed = self.lock().requests.leave_group(group);
+        match (told, refused) {
+            (Err(errno), _) => Err(errno),
+            (Ok(()), Some(errno)) if total == 0 => Err(errno),
+            (Ok(()), refused) if failed || refused.is_some() => Err(Errno::EIO),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until writes and syncs that `is_awaited` picks by their descriptor have ended, and at most so long: the program exits.
+    pub(crate) fn drain(&self, patience: Duration, is_awaited: impl Fn(i32) -> bool) {
+        if is_inside() {
+            return;
+        }
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let told = self.wait_until(Some(left), From::Handler, |requests| !requests.any_write(&is_awaited));
+            if told != Err(Errno::EINTR) {
+                return;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// It is a request.
+pub(crate) unsafe fn is_under_way(object: *const Aiocb) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { Aiocb::error(object) == Errno::EINPROGRESS.raw() }
+}
+
+const NO_CALL: Call = Call {
+    what: What::Poll { events: 0 },
+    fd: -1,
+    priority: 0,
+    name: 0,
+};

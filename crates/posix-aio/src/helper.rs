@@ -1,0 +1,66 @@
+//! The thread that moves results when nobody calls, and starts those that requests ask for.
+//!
+//! It is made with the first request that somebody is to be told of, or that has to wait for another; who uses neither never has it. It
+//! rests while nothing of that kind is in flight, and while a thread of the program waits, which then does the work.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use baio_engine::Errno;
+use rustix::thread::futex;
+
+use crate::context::Context;
+use crate::inside::Inside;
+
+/// It runs only what is in this library.
+const STACK_BYTES: usize = 128 << 10;
+
+#[derive(Default)]
+pub(crate) struct Helper {
+    there: AtomicBool,
+    /// What it rests on; moved to wake it.
+    word: AtomicU32,
+    rests: AtomicBool,
+}
+
+impl Helper {
+    /// Makes it, if it is not there.
+    pub(crate) fn be_there(&self, context: &'static Context) -> Result<(), Errno> {
+        if self.there.load(Ordering::Relaxed) || self.there.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let _inside = Inside::enter();
+        let thread = std::thread::Builder::new()
+            .name("baio-posix-aio".into())
+            .stack_size(STACK_BYTES);
+        // The program's signals are for its own threads.
+        let made = baio_shim::signals::all_blocked(|| thread.spawn(move || run(context)));
+        made.map(drop).map_err(|_| {
+            self.there.store(false, Ordering::SeqCst);
+            Errno::EAGAIN
+        })
+    }
+
+    /// There is work. A signal handler may call it.
+    pub(crate) fn wake(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        // SeqCst, here and in `run`: either it sees the word moved, or we see that it rests.
+        if self.rests.load(Ordering::SeqCst) {
+            let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+fn run(context: &Context) {
+    let helper = &context.helper;
+    while !context.is_broken() {
+        let word = helper.word.load(Ordering::SeqCst);
+        if !context.help() {
+            continue;
+        }
+        helper.rests.store(true, Ordering::SeqCst);
+        let _ = futex::wait(&helper.word, futex::Flags::PRIVATE, word, None);
+        helper.rests.store(false, Ordering::SeqCst);
+    }
+    // What is left to be told of a ring that is gone.
+    while !context.help() && context.lock().requests.need_a_helper() {}
+}
