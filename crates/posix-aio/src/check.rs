@@ -63,6 +63,14 @@ pub(crate) unsafe fn request(object: *const Aiocb, opcode: i32) -> Checked {
         // SAFETY: the caller's promise.
         return Checked::Bad(unsafe { refused(fd, buffer, bytes, offset, writes) });
     }
+    // io_uring reads nothing of a directory with success.
+    // SAFETY: no byte is asked for.
+    if bytes == 0 && !writes && unsafe { libc::syscall(libc::SYS_pread64, fd, buffer, bytes, offset) } < 0 {
+        match Errno::last() {
+            Errno::ESPIPE => {}
+            errno => return Checked::Bad(errno),
+        }
+    }
     let len = bytes.min(TRANSFER_MAX) as u32;
     let offset = offset as u64;
     Checked::Good(if writes {
