@@ -182,7 +182,7 @@ static void story_thread(int fd)
 
 	MUST(pthread_attr_init(&attributes) == 0);
 	MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
-	MUST(pthread_attr_setstacksize(&attributes, 3 << 20) == 0);
+	MUST(pthread_attr_setstacksize(&attributes, 16 << 20) == 0);
 	for (at = 1; at <= 50; at++) {
 		one = request(fd, 0, 4096, bytes);
 		one.aio_sigevent.sigev_notify = SIGEV_THREAD;
@@ -194,7 +194,7 @@ static void story_thread(int fd)
 		MUST(aio_error(&one) == 0 && aio_return(&one) == 4096);
 		MUST(called_value == at && !sigismember(&called_mask, SIGUSR1));
 		if (at & 1)
-			MUST(called_stack >= 3 << 20 && called_stack < 4 << 20);
+			MUST(called_stack >= 16 << 20); /* more than others have, which may be used again */
 	}
 }
 
