@@ -176,9 +176,9 @@ static void sync_file(void)
 	if (told == 0) {
 		while (aio_error(&one) == EINPROGRESS)
 			aio_suspend(own, 1, NULL);
-		/* What was queued before it has ended. */
+		/* What was queued before it has ended; glibc lets it overtake what has a lower priority. */
 		for (at = 0; one.aio_fildes == file && at < REQUESTS; at++)
-			if (flying[at] && writes[at] && requests[at].aio_fildes == file && aio_error(&requests[at]) == EINPROGRESS)
+			if (flying[at] && writes[at] && !requests[at].aio_reqprio && requests[at].aio_fildes == file && aio_error(&requests[at]) == EINPROGRESS)
 				printf(" %d is late", at);
 		printf(" %d %zd", aio_error(&one), aio_return(&one));
 	}
