@@ -107,7 +107,7 @@ static void prepare(int at, int write)
 	case 8: requests[at].aio_sigevent.sigev_notify = SIGEV_SIGNAL; requests[at].aio_sigevent.sigev_signo = draw(2) ? 500 : -7; break;
 	case 9: case 10: requests[at].aio_sigevent.sigev_notify = SIGEV_SIGNAL; requests[at].aio_sigevent.sigev_signo = SIGRTMIN; break;
 	case 11: requests[at].aio_buf = (void *)8; requests[at].aio_nbytes = 100; break;
-	case 12: if (write && !in_list) requests[at].aio_fildes = appending; break;
+	case 12: if (write && !in_list) { end_all(); requests[at].aio_fildes = appending; } break;
 	case 13: requests[at].aio_sigevent.sigev_notify = 77; break;
 	}
 }
