@@ -14,21 +14,21 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use baio_engine::shared::{Call, SharedRing, What};
+use baio_engine::shared::{Call, SharedRing};
 use baio_engine::{Errno, SetupError};
 
-use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
-use crate::check::{self, Checked, Looked};
+use crate::abi::{IoEvent, Iocb};
 use crate::counted;
-use crate::event_fd::{self, EventFds};
+use crate::event_fd::{EventFds, Signals};
 use crate::helper::Helper;
 use crate::live::LiveRing;
-use crate::requests::{Ended, Request, Requests, Trial};
+use crate::requests::{Ended, Request, Requests};
+
+mod submitting;
 
 pub(crate) struct Context {
     ring: SharedRing,
@@ -58,7 +58,7 @@ struct Arrivals {
 /// What is left to do when results have been moved, outside of locks.
 #[derive(Default)]
 struct After {
-    signals: Vec<Arc<OwnedFd>>,
+    signals: Signals,
     again: Vec<Call>,
     /// Syncs wait for what is in flight.
     holds: bool,
@@ -126,216 +126,6 @@ impl Context {
         self.live.len() == 0
     }
 
-    /// `io_submit`: how many were taken, or what is wrong with the first.
-    ///
-    /// # Safety
-    /// The list and the requests can be read and written, and what the requests name is theirs until their events are there.
-    pub(crate) unsafe fn submit(&self, count: i64, list: *const *mut Iocb) -> Result<u32, Errno> {
-        let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
-        let count = count.min(u64::from(self.live.nr())) as usize;
-        if self.is_dead() {
-            return Err(Errno::EINVAL);
-        }
-        let started = counted::now();
-        if count == 1 {
-            // SAFETY: the caller's promise.
-            return unsafe { self.submit_one(list, started) };
-        }
-        let mut good = Vec::with_capacity(count);
-        let mut looked = Looked::default();
-        let mut refused = None;
-        for at in 0..count {
-            // SAFETY: the caller's promise.
-            match unsafe { self.admit(list.wrapping_add(at), Some(&mut looked)) } {
-                Ok(mut request) => {
-                    request.started = started;
-                    good.push(request);
-                }
-                Err(errno) => {
-                    refused = Some(errno);
-                    break;
-                }
-            }
-        }
-        let taken = good.len() as u32;
-        if taken > 0 {
-            // SAFETY: the caller's promise.
-            unsafe { self.start(good, started) }?;
-        }
-        match refused {
-            Some(errno) if taken == 0 => Err(errno),
-            _ => Ok(taken),
-        }
-    }
-
-    /// A request alone. Nothing stands behind it, so the kernel may look at the descriptor when it takes the call: its word comes before
-    /// `io_submit` returns.
-    ///
-    /// # Safety
-    /// As for [`Context::submit`].
-    unsafe fn submit_one(&self, list: *const *mut Iocb, started: u64) -> Result<u32, Errno> {
-        // SAFETY: the caller's promise.
-        let mut request = unsafe { self.admit(list, None) }?;
-        request.started = started;
-        let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
-        if signals {
-            self.signalling.fetch_add(1, Ordering::SeqCst);
-        }
-        let Some(call) = locked(&self.requests).insert(request) else {
-            self.look(None);
-            self.keep_watch();
-            return Ok(1);
-        };
-        // SAFETY: the caller's promise; a list is in the table.
-        unsafe { self.hand_over(&[call], started) }?;
-        if on_trial {
-            let refused = locked(&self.requests).end_trial(call.name);
-            if let Some((errno, request)) = refused {
-                self.count_out(request.event_fd.is_some());
-                return Err(errno);
-            }
-        }
-        Ok(1)
-    }
-
-    /// Looks at one request, and lets it in. Without `looked` the kernel may look at the descriptor.
-    ///
-    /// # Safety
-    /// As for [`Context::submit`].
-    unsafe fn admit(&self, place: *const *mut Iocb, looked: Option<&mut Looked>) -> Result<Request, Errno> {
-        if place.is_null() {
-            return Err(Errno::EFAULT);
-        }
-        // SAFETY: the caller's promise.
-        let object = unsafe { place.read_unaligned() };
-        if object.is_null() {
-            return Err(Errno::EFAULT);
-        }
-        // SAFETY: the caller's promise.
-        let iocb = unsafe { object.read_unaligned() };
-        check::numbers(&iocb)?;
-        self.let_in()?;
-        // SAFETY: the caller's promise.
-        let admitted = unsafe { self.prepare(object, &iocb, looked) };
-        if admitted.is_err() {
-            self.in_flight.fetch_sub(1, Ordering::SeqCst);
-        }
-        admitted
-    }
-
-    /// # Safety
-    /// As for [`Context::submit`].
-    unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, looked: Option<&mut Looked>) -> Result<Request, Errno> {
-        let fd = iocb.fd as RawFd;
-        if looked.is_none() && iocb.flags & FLAG_EVENT_FD == 0 && check::is_transfer(iocb) {
-            // SAFETY: the caller's promise. What is wrong with anything but the descriptor is told in order, below.
-            if let Ok(checked) = unsafe { check::request(iocb, libc::O_RDWR) } {
-                // SAFETY: as below.
-                unsafe { (&raw mut (*object).key).write_unaligned(0) };
-                return Ok(made(object, iocb, checked, None, Trial::On));
-            }
-        }
-        let mut own = Looked::default();
-        let open = looked.unwrap_or(&mut own).at(fd)?;
-        let event_fd = match iocb.flags & FLAG_EVENT_FD {
-            0 => None,
-            _ => Some(locked(&self.event_fds).of(iocb.event_fd)?),
-        };
-        // SAFETY: the caller's promise; the kernel writes it too.
-        unsafe { (&raw mut (*object).key).write_unaligned(0) };
-        // SAFETY: the caller's promise.
-        let checked = unsafe { check::request(iocb, open) }?;
-        Ok(made(object, iocb, checked, event_fd, Trial::Over))
-    }
-
-    /// Counts a request in, if its event will find room in any case.
-    fn let_in(&self) -> Result<(), Errno> {
-        let mut now = self.in_flight();
-        // An event is counted twice for a moment, and never not at all: it is published before its request is counted out.
-        while now + self.live.len() < self.capacity {
-            let counted = self
-                .in_flight
-                .compare_exchange_weak(now, now + 1, Ordering::SeqCst, Ordering::SeqCst);
-            match counted {
-                Ok(_) => return Ok(()),
-                Err(other) => now = other,
-            }
-        }
-        Err(Errno::EAGAIN)
-    }
-
-    /// Hands requests to the kernel.
-    ///
-    /// # Safety
-    /// As for [`Context::submit`].
-    unsafe fn start(&self, good: Vec<Request>, started: u64) -> Result<(), Errno> {
-        let signalling = good.iter().filter(|request| request.event_fd.is_some()).count() as u32;
-        if signalling > 0 {
-            self.signalling.fetch_add(signalling, Ordering::SeqCst);
-        }
-        let mut requests = locked(&self.requests);
-        let calls: Vec<Call> = good
-            .into_iter()
-            .filter_map(|request| requests.insert(request))
-            .collect();
-        drop(requests);
-        // SAFETY: the caller's promise; lists are in the table.
-        unsafe { self.hand_over(&calls, started) }
-    }
-
-    /// # Safety
-    /// As for [`Context::submit`].
-    unsafe fn hand_over(&self, calls: &[Call], started: u64) -> Result<(), Errno> {
-        // SAFETY: the caller's promise.
-        let told = unsafe { self.ring.submit(calls) };
-        if let Err((taken, errno)) = told {
-            self.forget(&calls[taken..]);
-            if taken == 0 {
-                return Err(errno);
-            }
-        }
-        if calls.iter().any(|call| matches!(call.what, What::Poll { .. })) {
-            self.cancel_what_was_cancelled(calls);
-        }
-        self.look(Some(started));
-        self.keep_watch();
-        Ok(())
-    }
-
-    /// Somebody else must move what is in flight still, if the program calls nothing.
-    fn keep_watch(&self) {
-        if self.in_flight() > 0 {
-            self.helper.be_there(&self.me, self.signalling() > 0);
-        }
-    }
-
-    /// Polls that were cancelled before the kernel had them: it did not know what to cancel.
-    fn cancel_what_was_cancelled(&self, calls: &[Call]) {
-        let requests = locked(&self.requests);
-        for call in calls {
-            if requests.is_cancelled(call.name) {
-                let _ = self.ring.cancel(call.name);
-            }
-        }
-    }
-
-    /// Calls that the kernel will never see.
-    fn forget(&self, calls: &[Call]) {
-        let mut requests = locked(&self.requests);
-        for call in calls {
-            if let Some(request) = requests.remove(call.name) {
-                self.count_out(request.event_fd.is_some());
-            }
-        }
-    }
-
-    fn count_out(&self, signalled: bool) {
-        if signalled {
-            self.signalling.fetch_sub(1, Ordering::SeqCst);
-        }
-        self.in_flight.fetch_sub(1, Ordering::SeqCst);
-    }
-
     /// Moves results while nobody waits, and says how many; none when somebody waits, who will. Those in `io_getevents` sleep until so and so many results
     /// have arrived that nobody has moved.
     pub(crate) fn look(&self, submitted: Option<u64>) -> Option<u32> {
@@ -368,7 +158,9 @@ impl Context {
                     tell(&request, &event, submitted);
                     self.live.publish(event);
                     self.count_out(request.event_fd.is_some());
-                    after.signals.extend(request.event_fd);
+                    if let Some(event_fd) = request.event_fd {
+                        after.signals.add(event_fd);
+                    }
                 }
                 Ended::Again(call) => after.again.push(call),
                 Ended::Nobody => {}
@@ -389,9 +181,7 @@ impl Context {
                 self.forget(&after.again[taken..]);
             }
         }
-        for event_fd in after.signals {
-            event_fd::signal(&event_fd);
-        }
+        after.signals.send();
     }
 
     /// `io_getevents`: at least so many events, at most so many, moved to the caller's array.
@@ -486,7 +276,22 @@ impl Context {
 
     /// Sleeps as the helper does: until something arrives.
     pub(crate) fn sleep_for_arrivals(&self) -> Result<(), Errno> {
-        self.ring.wait(1, None, None)
+        let kept = self.kept_event_fds();
+        let told = self.ring.wait(1, kept.map(|_| KEPT), None);
+        if let (Err(Errno::ETIME), Some(uses)) = (told, kept) {
+            self.give_back_event_fds(uses);
+        }
+        told
+    }
+
+    /// See [`EventFds::kept`].
+    pub(crate) fn kept_event_fds(&self) -> Option<u32> {
+        locked(&self.event_fds).kept()
+    }
+
+    /// See [`EventFds::give_back_since`].
+    pub(crate) fn give_back_event_fds(&self, uses: u32) {
+        locked(&self.event_fds).give_back_since(uses);
     }
 
     /// `io_cancel`: only polls can be, and end as an event.
@@ -559,27 +364,8 @@ fn tell(request: &Request, event: &IoEvent, submitted: Option<u64>) {
     }
 }
 
-fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<OwnedFd>>, trial: Trial) -> Request {
-    let call = Call {
-        what: checked.what,
-        fd: iocb.fd as RawFd,
-        priority: checked.priority,
-        name: 0,
-    };
-    Request {
-        data: iocb.data,
-        object,
-        call,
-        _list: checked.list,
-        event_fd,
-        again: 0,
-        cancelled: false,
-        trial,
-        sequence: 0,
-        started: 0,
-    }
-}
-
+/// How long an event fd is kept that no request names.
+pub(crate) const KEPT: Duration = Duration::from_millis(100);
 /// How long it takes at most until a loop that waits looks again.
 const MOMENT: Duration = Duration::from_millis(10);
 

@@ -2,18 +2,26 @@
 //!
 //! The kernel keeps the event fd of a request, whatever becomes of its number: a program may close it, and have another file by that
 //! number, before the request ends. A number is not enough, then: signalling one that is another file's by now would write into that
-//! file. So a request holds a duplicate, made when it is submitted. Requests in flight share one, and the last to end closes it, since
-//! one more descriptor of the program's event fd keeps an epoll(7) entry for it alive.
+//! file. So a request holds a duplicate, made when it is submitted. Requests share one, and so do the next ones: making it costs more than
+//! all the rest of a request that ends at once. But one more descriptor of the program's event fd keeps an epoll(7) entry for it alive. So
+//! the helper gives back what nobody has used for a while.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use baio_engine::Errno;
 use rustix::event::EventfdFlags;
 
-/// Of requests in flight, by the numbers that they came with.
+/// Unused ones that are kept at most.
+const KEPT_MAX: usize = 8;
+
+/// By the numbers that requests came with.
 #[derive(Default)]
-pub(crate) struct EventFds(Vec<(RawFd, Weak<OwnedFd>)>);
+pub(crate) struct EventFds {
+    known: Vec<(RawFd, Arc<OwnedFd>)>,
+    /// How often one was asked for.
+    uses: u32,
+}
 
 impl EventFds {
     /// The event fd that has this number now.
@@ -21,17 +29,51 @@ impl EventFds {
     /// # Errors
     /// `EBADF` and `EINVAL` as the kernel says them; `EAGAIN` when there is no descriptor for a duplicate.
     pub(crate) fn of(&mut self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
+        self.uses = self.uses.wrapping_add(1);
         let number = RawFd::try_from(number).map_err(|_| Errno::EBADF)?;
-        let known = self.0.iter().find(|(its, _)| *its == number);
-        if let Some(own) = known.and_then(|(_, own)| own.upgrade()) {
+        let known = self.known.iter().position(|(its, _)| *its == number);
+        if let Some(at) = known {
+            let (_, own) = &self.known[at];
             if crate::descriptor::are_one(number, own.as_raw_fd()) {
-                return Ok(own);
+                return Ok(own.clone());
             }
+            // Its requests keep it.
+            self.known.swap_remove(at);
         }
-        let own = Arc::new(duplicate(number)?);
-        self.0.retain(|(its, own)| *its != number && own.strong_count() > 0);
-        self.0.push((number, Arc::downgrade(&own)));
+        if self.unused().count() >= KEPT_MAX {
+            self.give_back();
+        }
+        let made = duplicate(number).or_else(|errno| match errno {
+            Errno::EAGAIN if self.unused().next().is_some() => {
+                self.give_back();
+                duplicate(number)
+            }
+            other => Err(other),
+        });
+        let own = Arc::new(made?);
+        self.known.push((number, own.clone()));
         Ok(own)
+    }
+
+    fn unused(&self) -> impl Iterator<Item = &OwnedFd> {
+        let all = self.known.iter().map(|(_, own)| own);
+        all.filter(|own| Arc::strong_count(own) == 1).map(Arc::as_ref)
+    }
+
+    fn give_back(&mut self) {
+        self.known.retain(|(_, own)| Arc::strong_count(own) > 1);
+    }
+
+    /// If any is kept that no request uses: how often one was asked for so far.
+    pub(crate) fn kept(&self) -> Option<u32> {
+        self.unused().next().is_some().then_some(self.uses)
+    }
+
+    /// Closes those that no request uses, unless one was asked for since.
+    pub(crate) fn give_back_since(&mut self, uses: u32) {
+        if self.uses == uses {
+            self.give_back();
+        }
     }
 }
 
@@ -55,10 +97,25 @@ fn is_event_fd(it: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok((its.st_dev, its.st_ino) == (known.st_dev, known.st_ino))
 }
 
-/// Adds one to an event fd. Not by `write` of libc, in which a thread can be cancelled.
-pub(crate) fn signal(event_fd: &OwnedFd) {
-    // A full counter says EAGAIN, or is waited for, and is readable in any case.
-    let _ = rustix::io::write(event_fd, &1_u64.to_ne_bytes());
+/// Which event fds are to be signalled, and how often each.
+#[derive(Default)]
+pub(crate) struct Signals(Vec<(Arc<OwnedFd>, u64)>);
+
+impl Signals {
+    pub(crate) fn add(&mut self, event_fd: Arc<OwnedFd>) {
+        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &event_fd)) {
+            Some((_, times)) => *times += 1,
+            None => self.0.push((event_fd, 1)),
+        }
+    }
+
+    /// Adds to each event fd what it is due. Not by `write` of libc, in which a thread can be cancelled.
+    pub(crate) fn send(self) {
+        for (event_fd, times) in self.0 {
+            // A full counter says EAGAIN, or is waited for, and is readable in any case.
+            let _ = rustix::io::write(event_fd, &times.to_ne_bytes());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -77,10 +134,39 @@ mod tests {
         rustix::io::dup2(&two, &mut one).unwrap();
         let second = fds.of(number).unwrap();
         assert!(!Arc::ptr_eq(&first, &second), "the number is another event fd's by now");
-        signal(&second);
+        let mut signals = Signals::default();
+        for _ in 0..3 {
+            signals.add(second.clone());
+        }
+        signals.send();
         let mut count = [0; 8];
         assert_eq!(rustix::io::read(&two, &mut count), Ok(8));
-        assert_eq!(u64::from_ne_bytes(count), 1);
+        assert_eq!(u64::from_ne_bytes(count), 3);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_given_back() {
+        let mut fds = EventFds::default();
+        let one = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let number = one.as_raw_fd() as u32;
+        let used = fds.of(number).unwrap();
+        assert_eq!(fds.kept(), None);
+        let weak = Arc::downgrade(&used);
+        drop(used);
+        let uses = fds.kept().unwrap();
+        drop(fds.of(number).unwrap());
+        fds.give_back_since(uses);
+        assert!(weak.upgrade().is_some(), "it was asked for since");
+        fds.give_back_since(fds.kept().unwrap());
+        assert!(weak.upgrade().is_none());
+        // As many as there may be, and one.
+        let many: Vec<_> = (0..=KEPT_MAX)
+            .map(|_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap())
+            .collect();
+        for one in &many {
+            drop(fds.of(one.as_raw_fd() as u32).unwrap());
+        }
+        assert!(fds.unused().count() <= KEPT_MAX);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use baio_engine::Errno;
 use rustix::thread::futex;
 
-use crate::context::Context;
+use crate::context::{Context, KEPT};
 
 /// How long it watches before it looks: at first, and at most.
 const FIRST: Duration = Duration::from_millis(1);
@@ -55,6 +55,13 @@ impl Helper {
             self.make(context);
         } else if wake_up || to_duty {
             self.wake();
+        }
+    }
+
+    /// Makes it, if it is not there.
+    pub(crate) fn exist(&self, context: &Weak<Context>) {
+        if self.state.load(Ordering::Relaxed) == ABSENT {
+            self.make(context);
         }
     }
 
@@ -131,12 +138,16 @@ fn run(context: &Context) {
             continue;
         }
         if context.in_flight() == 0 {
+            let kept = context.kept_event_fds();
             helper.asleep.store(true, Ordering::SeqCst);
             // SeqCst: see `be_there`.
             if context.in_flight() == 0 && !context.is_dead() {
-                helper.rest(word, None);
+                helper.rest(word, kept.map(|_| KEPT));
             }
             helper.asleep.store(false, Ordering::SeqCst);
+            if let Some(uses) = kept {
+                context.give_back_event_fds(uses);
+            }
             continue;
         }
         helper.rest(word, Some(interval));

@@ -8,7 +8,7 @@
 //! | `exports.rs` | the functions that programs call |
 //! | `abi.rs` | requests, events and the live ring, as libaio.h and the kernel lay them out |
 //! | `registry.rs` | which contexts there are, by the address that the program holds |
-//! | `context.rs` | a context: submitting, moving results, taking events |
+//! | `context.rs`, `context/submitting.rs` | a context: moving results, taking events; submitting |
 //! | `check.rs` | what `io_submit` refuses at once |
 //! | `requests.rs` | the requests in flight |
 //! | `live.rs` | the live ring, which programs read without a call |
