@@ -331,7 +331,12 @@ impl Context {
             told.map_err(|errno| Errno::from_raw(errno.raw_os_error()))
         } else {
             state.leader = true;
+            // It may sleep long: those whose results it has just moved must not sleep with it.
+            let call_followers = std::mem::take(&mut state.call_followers);
             drop(state);
+            if call_followers {
+                self.wake_followers();
+            }
             let told = self.ring.wait(1, left, None);
             let mut state = self.lock();
             state.leader = false;

@@ -574,6 +574,38 @@ static void story_waiters(int fd)
 	MUST(write(ends[1], "n", 1) == 1 && pthread_join(all[0], NULL) == 0 && aio_return(&never) == 1);
 }
 
+static void *lists(void *argument)
+{
+	struct aiocb *list[] = { argument };
+
+	MUST(lio_listio(LIO_WAIT, list, 1, NULL) == 0);
+	return NULL;
+}
+
+/* The helper leads, since somebody is to be told of another request, and has to wake who waits for a list. */
+static void story_led(int fd)
+{
+	struct aiocb told, awaited;
+	int kept[2], ends[2];
+	pthread_t thread;
+
+	(void)fd;
+	MUST(pipe(kept) == 0 && pipe(ends) == 0);
+	handle(SIGUSR1);
+	told = request(kept[0], 0, 1, bytes);
+	told.aio_sigevent.sigev_notify = SIGEV_SIGNAL;
+	told.aio_sigevent.sigev_signo = SIGUSR1;
+	MUST(aio_read(&told) == 0);
+	usleep(20000);
+	awaited = request(ends[0], 0, 1, bytes + 1);
+	awaited.aio_lio_opcode = LIO_READ;
+	MUST(pthread_create(&thread, NULL, lists, &awaited) == 0);
+	usleep(20000);
+	MUST(write(ends[1], "l", 1) == 1);
+	MUST(pthread_join(thread, NULL) == 0 && bytes[1] == 'l' && handled == 0);
+	MUST(write(kept[1], "k", 1) == 1 && wait_for(&told) == 1);
+}
+
 /* Requests that all have to wait, more than are handed to the kernel at once, and one that must not wait for them. */
 static void story_many(int fd)
 {
@@ -646,14 +678,14 @@ int main(int count, char **arguments)
 		{ "suspend", story_suspend }, { "cancel", story_cancel }, { "list", story_list }, { "sync", story_sync },
 		{ "append", story_append }, { "stream", story_stream }, { "fork", story_fork }, { "exec", story_exec },
 		{ "exit", story_exit }, { "close", story_close }, { "ended", story_ended }, { "poll", story_poll },
-		{ "cancelled", story_cancelled }, { "waiters", story_waiters }, { "many", story_many },
+		{ "cancelled", story_cancelled }, { "waiters", story_waiters }, { "many", story_many }, { "led", story_led },
 		{ "little", story_little }, { "seccomp", story_seccomp }, { "closed", story_closed },
 	};
 	size_t at;
 	int fd;
 
 	MUST(count == 3);
-	alarm(60);
+	alarm(30);
 	fd = open(arguments[2], O_RDWR | O_CREAT, 0600);
 	MUST(fd >= 0 && pwrite(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
 	for (at = 0; at < sizeof(stories) / sizeof(stories[0]); at++) {

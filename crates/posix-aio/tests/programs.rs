@@ -66,6 +66,7 @@ stories! {
     a_thread_that_waits_may_be_cancelled: "cancelled";
     a_handler_may_ask_for_the_status: "handler";
     several_threads_wait_at_once: "waiters";
+    who_waits_for_a_list_is_woken_by_the_helper: "led";
     more_requests_than_the_ring_holds: "many";
 }
 
