@@ -117,12 +117,16 @@ impl Context {
     /// As for [`Context::submit`].
     unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, looked: Option<&mut Looked>) -> Result<Request, Errno> {
         let fd = iocb.fd as RawFd;
-        if looked.is_none() && iocb.flags & FLAG_EVENT_FD == 0 && check::is_transfer(iocb) {
+        if looked.is_none() && check::is_transfer(iocb) {
+            let event_fd = match iocb.flags & FLAG_EVENT_FD {
+                0 => Ok(None),
+                _ => locked(&self.event_fds).of(iocb.event_fd).map(Some),
+            };
             // SAFETY: the caller's promise. What is wrong with anything but the descriptor is told in order, below.
-            if let Ok(checked) = unsafe { check::request(iocb, libc::O_RDWR) } {
+            if let (Ok(event_fd), Ok(checked)) = (event_fd, unsafe { check::request(iocb, libc::O_RDWR) }) {
                 // SAFETY: as below.
                 unsafe { (&raw mut (*object).key).write_unaligned(0) };
-                return Ok(made(object, iocb, checked, None, Trial::On));
+                return Ok(made(object, iocb, checked, event_fd, Trial::On));
             }
         }
         let mut own = Looked::default();
