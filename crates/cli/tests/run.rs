@@ -93,7 +93,7 @@ fn the_table_is_on_standard_error() {
     let told = ends(place.baio(&line), 3);
     assert_eq!(told.out(), b"");
     assert!(
-        told.errors().contains("libaio: loaded by 1 processes"),
+        told.errors().contains("libaio: processes that have loaded it: 1;"),
         "{}",
         told.errors()
     );
@@ -118,6 +118,14 @@ fn nothing_runs_without_the_library() {
     );
     ends(place.baio(&line), 1);
     ends(place.baio("run --json -- touch begun"), 2);
+    // What a run that does not come about would have written over stays.
+    place.write("counts", b"of yesterday");
+    let line = format!(
+        "run --libaio --libraries . --libraries {} --counts counts -- ./none",
+        libraries()
+    );
+    ends(place.baio(&line), 127);
+    assert_eq!(place.read("counts"), b"of yesterday");
     assert!(!place.path("begun").exists());
 }
 

@@ -7,11 +7,12 @@ use std::process::Command;
 
 use crate::failure::Failure;
 
-/// The environment variable that names their directory.
+/// The environment variable that names their directories, with colons between.
 pub const DIRECTORY: &str = "BAIO_LIBRARIES";
 
-/// Directories to look in, from that of the program: as they are built, and as they are installed.
-const PLACES: [&str; 5] = ["libaio", "posix-aio", ".", "../lib/baio", "../lib"];
+/// Directories to look in, from that of the program: as they are built, and as they are installed. Not `../lib`: the distribution's libaio may
+/// be there.
+const PLACES: [&str; 4] = ["libaio", "posix-aio", ".", "../lib/baio"];
 
 /// One of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +41,12 @@ impl DropIn {
         }
     }
 
-    /// The directory that it is in: `named`, that of the environment, or one near this program.
+    /// The directory that it is in: one that is `named`, one of the environment's, or one near this program.
     ///
     /// # Errors
     /// It is in none of them, or its path cannot be told to the loader; on behalf of `operation`.
-    pub fn find(self, operation: &'static str, named: Option<&Path>) -> Result<PathBuf, Failure> {
-        let directories = match named.map(Path::to_path_buf).or_else(of_the_environment) {
-            Some(one) => vec![one],
-            None => near_this_program(),
-        };
+    pub fn find(self, operation: &'static str, named: &[PathBuf]) -> Result<PathBuf, Failure> {
+        let directories = [named.to_vec(), of_the_environment(), near_this_program()].concat();
         let found = directories
             .iter()
             .find(|directory| directory.join(self.file()).is_file());
@@ -107,10 +105,10 @@ impl DropIn {
     }
 }
 
-fn of_the_environment() -> Option<PathBuf> {
-    std::env::var_os(DIRECTORY)
-        .filter(|name| !name.is_empty())
-        .map(PathBuf::from)
+fn of_the_environment() -> Vec<PathBuf> {
+    let named = std::env::var_os(DIRECTORY).unwrap_or_default();
+    let all = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty());
+    all.collect()
 }
 
 fn near_this_program() -> Vec<PathBuf> {
@@ -149,15 +147,15 @@ mod tests {
     #[test]
     fn a_library_is_found_or_said_how_to_get() {
         let dir = tempfile::tempdir().unwrap();
-        let missing = DropIn::Libaio.find("run", Some(dir.path())).unwrap_err();
+        let missing = DropIn::Libaio.find("run", &[dir.path().to_owned()]).unwrap_err();
         assert!(missing.to_json().to_string().contains("crates/libaio/build.sh"));
         std::fs::write(dir.path().join("libaio.so.1"), b"").unwrap();
-        let found = DropIn::Libaio.find("run", Some(dir.path())).unwrap();
+        let found = DropIn::Libaio.find("run", &[dir.path().to_owned()]).unwrap();
         assert_eq!(found, dir.path().canonicalize().unwrap());
         let odd = dir.path().join("a:b");
         std::fs::create_dir(&odd).unwrap();
         std::fs::write(odd.join("libaio.so.1"), b"").unwrap();
-        let refused = DropIn::Libaio.find("run", Some(&odd)).unwrap_err();
+        let refused = DropIn::Libaio.find("run", &[odd]).unwrap_err();
         assert!(refused.to_json().to_string().contains("EINVAL"));
     }
 }

@@ -22,7 +22,7 @@ const BY_SIGNAL: i32 = 128;
 /// Runs it to its end, as `prepared`. Ctrl-C reaches it from the terminal; what asks this process alone to end is handed on to it.
 ///
 /// # Errors
-/// It cannot be run.
+/// It cannot be run; `ECHILD` where children of this process are not waited for (`SIGCHLD` is ignored): it has run.
 pub(crate) fn run(command: &[OsString], prepare: impl FnOnce(&mut Command)) -> io::Result<Ended> {
     let (program, words) = command.split_first().ok_or(ErrorKind::InvalidInput)?;
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;

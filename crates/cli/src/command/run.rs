@@ -37,9 +37,9 @@ pub(crate) struct RunArgs {
     /// Programs that call aio_read, aio_write and their like
     #[arg(long)]
     posix_aio: bool,
-    /// Where the libraries are; else BAIO_LIBRARIES, else near this program
+    /// Where the libraries are, once for each; else where BAIO_LIBRARIES says, else near this program
     #[arg(long, value_name = "DIR")]
-    libraries: Option<PathBuf>,
+    libraries: Vec<PathBuf>,
     /// Write the counts to FILE, as a JSON object, in place of the table
     #[arg(long, value_name = "FILE")]
     counts: Option<PathBuf>,
@@ -91,10 +91,12 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
     ];
     let mut libraries = Vec::new();
     for (_, library) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
-        libraries.push((library, library.find("run", args.libraries.as_deref())?));
+        libraries.push((library, library.find("run", &args.libraries)?));
     }
     let counts = args.counts.as_ref().map(|path| {
-        File::create(path).map_err(|error| {
+        // What is in it stays until there is something to write.
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        file.map_err(|error| {
             Failure::from_io("run", &error)
                 .on(path.display().to_string())
                 .needing("a file that can be written")
@@ -119,8 +121,11 @@ fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], counts: Option<File
         Some(mut file) => {
             let mut object: Map<String, Value> = used.map(|(key, counts)| (key.to_owned(), as_json(counts))).collect();
             object.insert("schema_version".to_owned(), 1.into());
-            serde_json::to_writer(&mut file, &object)?;
-            writeln!(file)
+            let text = format!("{}\n", Value::Object(object));
+            file.write_all(text.as_bytes())?;
+            // Not so for a pipe, which has no length.
+            let _ = file.set_len(text.len() as u64);
+            Ok(())
         }
         None => {
             let mut text = Vec::new();
@@ -159,7 +164,7 @@ fn write_text(out: &mut dyn Write, key: &str, counts: &Counts) -> io::Result<()>
     }
     writeln!(
         out,
-        "baio: run: {name}: loaded by {} processes; {} contexts on io_uring, {} without",
+        "baio: run: {name}: processes that have loaded it: {}; {} contexts on io_uring, {} without",
         counts.loaded, counts.contexts, counts.refused
     )?;
     let mut table = Table::with_headings(&[

@@ -190,7 +190,7 @@ fn find(library: DropIn) -> Result<PathBuf, String> {
             library.file()
         )
     };
-    let found = library.find("report", None);
+    let found = library.find("report", &[]);
     found.map(|dir| dir.join(library.file())).map_err(missing)
 }
 
