@@ -41,12 +41,15 @@ impl DropIn {
         }
     }
 
-    /// The directory that it is in: one that is `named`, one of the environment's, or one near this program.
+    /// The directory that it is in: one of those `named`; if none is, one of the environment's, or near this program.
     ///
     /// # Errors
     /// It is in none of them, or its path cannot be told to the loader; on behalf of `operation`.
     pub fn find(self, operation: &'static str, named: &[PathBuf]) -> Result<PathBuf, Failure> {
-        let directories = [named.to_vec(), of_the_environment(), near_this_program()].concat();
+        let directories = match named {
+            [] => [of_the_environment(), near_this_program()].concat(),
+            named => named.to_vec(),
+        };
         let found = directories
             .iter()
             .find(|directory| directory.join(self.file()).is_file());
