@@ -180,6 +180,7 @@ impl Context {
             if let Err((taken, _)) = unsafe { self.ring.submit(&after.again) } {
                 self.forget(&after.again[taken..]);
             }
+            self.cancel_what_was_cancelled(&after.again);
         }
         after.signals.send();
     }

@@ -188,9 +188,7 @@ impl Context {
                 return Err(errno);
             }
         }
-        if calls.iter().any(|call| matches!(call.what, What::Poll { .. })) {
-            self.cancel_what_was_cancelled(calls);
-        }
+        self.cancel_what_was_cancelled(calls);
         self.look(Some(started));
         self.keep_watch(signals);
         Ok(())
@@ -206,8 +204,11 @@ impl Context {
         }
     }
 
-    /// Polls that were cancelled before the kernel had them: it did not know what to cancel.
-    fn cancel_what_was_cancelled(&self, calls: &[Call]) {
+    /// Polls that were cancelled before the kernel had them, or had them again: it did not know what to cancel.
+    pub(super) fn cancel_what_was_cancelled(&self, calls: &[Call]) {
+        if !calls.iter().any(|call| matches!(call.what, What::Poll { .. })) {
+            return;
+        }
         let requests = locked(&self.requests);
         for call in calls {
             if requests.is_cancelled(call.name) {
