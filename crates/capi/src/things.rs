@@ -190,7 +190,7 @@ pub(crate) enum Place {
     Here(Buffer),
     /// A request has it.
     InFlight,
-    /// The kernel may still be at it, after a deadline or a cancel: it comes back to the arena by itself.
+    /// The kernel may still be at it, after a deadline or a cancel, or a broker that was left: it comes back to the arena by itself.
     Lost,
 }
 
@@ -237,7 +237,7 @@ impl Place {
         match self {
             Place::Lost => Failure::new(
                 Errno::ESTALE,
-                "use a buffer: the kernel may still be at its memory, since its request was given up",
+                "use a buffer: the kernel or a broker may still be at its memory, since its request was given up",
                 "free the handle, and take another buffer",
             ),
             Place::InFlight | Place::Here(_) => Failure::new(

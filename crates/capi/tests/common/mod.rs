@@ -66,11 +66,16 @@ pub(crate) fn ended_well(output: &Output, what: &str) {
 #[allow(dead_code, reason = "not every test binary does")]
 pub(crate) fn holds(source: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let program = compiled(source, "gcc", "-std=c99", dir.path());
     let place = dir.path().join("files");
     std::fs::create_dir(&place).unwrap();
-    let output = Command::new(program).arg(place).output().unwrap();
+    let output = test_program(source, dir.path()).arg(place).output().unwrap();
     ended_well(&output, source);
+}
+
+/// A test program, to be run.
+#[allow(dead_code, reason = "not every test binary does")]
+pub(crate) fn test_program(source: &str, dir: &Path) -> Command {
+    Command::new(compiled(source, "gcc", "-std=c99", dir))
 }
 
 /// In one write, so that lines of tests do not mix.
