@@ -179,6 +179,16 @@
 #define BAIO_LOG_CREATE 1
 
 /**
+ * Bytes of a page.
+ */
+#define BAIO_PAGE 4096
+
+/**
+ * Make the page zeros, without reading it.
+ */
+#define BAIO_PIN_ZERO 1
+
+/**
  * The request has not ended, or nobody has reaped its end.
  */
 #define BAIO_IN_FLIGHT INT64_MIN
@@ -202,6 +212,16 @@ typedef struct baio_link baio_link;
  * A durable log in all of a file or segment.
  */
 typedef struct baio_log baio_log;
+
+/**
+ * Pages that are lent where they lie in the page cache.
+ */
+typedef struct baio_pages baio_pages;
+
+/**
+ * A page that is held in the page cache.
+ */
+typedef struct baio_pin baio_pin;
 
 /**
  * Reads the records of a log in their order.
@@ -617,6 +637,102 @@ int baio_records_next(struct baio_records *records, uint64_t *lsn, const void **
  * Returns: 0, or a negative error number.
  */
 int baio_records_close(struct baio_records *records);
+
+/**
+ * Holds a page of 4 KiB in the page cache of the file's link: number 0 is the first. `flags` is BAIO_PIN_ZERO or 0. It blocks while the page is read; one that
+ * is in the cache costs no I/O. A cache whose pages are all held has no room: free what is not needed.
+ *
+ * Owner: the caller owns the pin, and gives it back by baio_pin_free(). The file may be closed before.
+ * Threads: the link's.
+ * Returns: 0 and the pin in `*pin`; or a negative error number: -EOPNOTSUPP over a broker.
+ */
+int baio_pin_new(struct baio_file *file,
+                 uint64_t page,
+                 uint32_t flags,
+                 struct baio_pin **pin);
+
+/**
+ * Copies `bytes` bytes at `offset` of a page that is held to `to`, as they are at one moment.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number: -ESTALE when the segment was deleted or resized.
+ */
+int baio_pin_read(struct baio_pin *pin, size_t offset, void *to, size_t bytes);
+
+/**
+ * Changes `bytes` bytes at `offset` of a page that is held, at one moment. The page is written later, by the cleaner or for a sync. `lsn` is where
+ * the change stands in a log, or 0 for what is not logged: the page is then never written before the log is durable so far
+ * (baio_file_set_log(), baio_link_set_durable_lsn()). With 0 it waits while the page cannot be changed. Under an LSN it does not, since it might wait for
+ * a log that the caller makes durable: -EAGAIN, and nothing was changed.
+ *
+ * Owner: the library copies the bytes.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number: -EBADF for a file that was opened to read.
+ */
+int baio_pin_write(struct baio_pin *pin,
+                   size_t offset,
+                   const void *from,
+                   size_t bytes,
+                   uint64_t lsn);
+
+/**
+ * Gives a page that is held back to the cache.
+ *
+ * Owner: the pin is gone.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_pin_free(struct baio_pin *pin);
+
+/**
+ * Reads `count` pages of 4 KiB, 1 to 16, without a copy: they are lent where they lie in the page cache, as they are now. Who writes them meanwhile
+ * writes a copy. It blocks while they are read; pages that are in the cache cost no I/O.
+ *
+ * Owner: the caller owns the loan, and gives it back by baio_pages_free(). The file may be closed before.
+ * Threads: the link's.
+ * Returns: 0 and the loan in `*pages`; or a negative error number: -EOPNOTSUPP over a broker.
+ */
+int baio_pages_read(struct baio_file *file,
+                    uint64_t first,
+                    uint64_t count,
+                    struct baio_pages **pages);
+
+/**
+ * Where the bytes of a lent page are: 0 is the first of the loan. They must not be written.
+ *
+ * Owner: the library; they are there until baio_pages_free(), also when the link was closed.
+ * Threads: the link's. The bytes themselves may be read by any.
+ * Returns: the address of 4096 bytes; NULL after an error that baio_error_message() tells.
+ */
+const void *baio_pages_data(struct baio_pages *pages, size_t nth);
+
+/**
+ * Gives lent pages back.
+ *
+ * Owner: the loan is gone, and the bytes of its pages.
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_pages_free(struct baio_pages *pages);
+
+/**
+ * The caller's own log is durable up to this LSN, itself included: pages may be written whose last change is no later. It never goes back.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_link_set_durable_lsn(struct baio_link *link,
+                              uint64_t lsn);
+
+/**
+ * Pages of the file that are changed under an LSN (baio_pin_write()) wait for this log from now on, of the same link: each is written once the
+ * record with its LSN is durable.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_file_set_log(struct baio_file *file,
+                      struct baio_log *log);
 
 /**
  * Submits what is queued, waits until at least `min` requests have ended, and takes the outcomes of at most `max`, in the order in which they

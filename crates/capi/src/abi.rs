@@ -42,6 +42,18 @@ pub struct baio_records {
     _private: [u8; 0],
 }
 
+/// A page that is held in the page cache.
+#[derive(Debug)]
+pub struct baio_pin {
+    _private: [u8; 0],
+}
+
+/// Pages that are lent where they lie in the page cache.
+#[derive(Debug)]
+pub struct baio_pages {
+    _private: [u8; 0],
+}
+
 /// Names a submitted request on its link. Never 0; a quarter of a million others come before it is used again.
 pub type baio_ticket = u64;
 

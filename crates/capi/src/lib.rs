@@ -14,6 +14,7 @@
 //! | `requests.rs`, `reaping.rs` | submitting, and taking outcomes |
 //! | `statuses.rs` | status words |
 //! | `logs.rs` | the durable log |
+//! | `pins.rs` | pages of the page cache, held and lent |
 
 #![allow(non_camel_case_types, reason = "they are C's names")]
 #![allow(clippy::missing_safety_doc, reason = "baio.h says what each argument has to be")]
@@ -26,6 +27,7 @@ pub mod files;
 mod handles;
 pub mod links;
 pub mod logs;
+pub mod pins;
 pub mod reaping;
 pub mod requests;
 pub mod segments;

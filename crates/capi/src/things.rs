@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use baio::{Buffer, Errno, Link, Log, LogRecord, Opened, Outcome, Records, StatusWord, Ticket};
+use baio::{Buffer, Errno, LentPages, Link, Log, LogRecord, Opened, Outcome, Pin, Records, StatusWord, Ticket};
 
 use crate::failure::{Failure, Result};
 use crate::handles::Table;
@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Status,
     Log,
     Records,
+    Pin,
+    Pages,
 }
 
 impl Kind {
@@ -28,6 +30,8 @@ impl Kind {
             Kind::Status => "status word",
             Kind::Log => "log",
             Kind::Records => "reader of a log",
+            Kind::Pin => "pin of a page",
+            Kind::Pages => "loan of pages",
         }
     }
 }
@@ -40,6 +44,8 @@ pub(crate) enum Thing<L: Link> {
     Status(StatusWord),
     Log(Log<L>),
     Records(Box<Mutex<RecordsState<L>>>),
+    Pin(Pin<L>),
+    Pages(LentPages),
 }
 
 impl<L: Link> Thing<L> {
@@ -51,6 +57,8 @@ impl<L: Link> Thing<L> {
             Thing::Status(_) => Kind::Status,
             Thing::Log(_) => Kind::Log,
             Thing::Records(_) => Kind::Records,
+            Thing::Pin(_) => Kind::Pin,
+            Thing::Pages(_) => Kind::Pages,
         }
     }
 
@@ -86,6 +94,20 @@ impl<L: Link> Thing<L> {
         match self {
             Thing::Records(records) => Ok(records),
             _ => Err(other_kind(Kind::Records)),
+        }
+    }
+
+    pub(crate) fn as_pin(&self) -> Result<&Pin<L>> {
+        match self {
+            Thing::Pin(pin) => Ok(pin),
+            _ => Err(other_kind(Kind::Pin)),
+        }
+    }
+
+    pub(crate) fn as_pages(&self) -> Result<&LentPages> {
+        match self {
+            Thing::Pages(pages) => Ok(pages),
+            _ => Err(other_kind(Kind::Pages)),
         }
     }
 

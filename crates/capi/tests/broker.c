@@ -34,6 +34,11 @@ static void writes(const char *name) {
     /* Only a volume is served. */
     baio_file *file;
     CHECK(baio_file_open(link, socket_, 0, BAIO_MODE_DEFAULT, &file) < 0 && *baio_error_message() != '\0');
+    /* Its pages are not shown to other processes. */
+    baio_pin *pin;
+    baio_pages *pages;
+    CHECK(baio_pages_read(segment, 0, 1, &pages) == -EOPNOTSUPP);
+    CHECK(baio_pin_new(segment, 0, 0, &pin) == -EOPNOTSUPP && *baio_error_cure() != '\0');
     CHECK(baio_buffer_free(buffer) == 0 && baio_file_close(segment) == 0 && baio_link_close(link) == 0);
 }
 

@@ -23,3 +23,8 @@ fn two_threads_share_a_service() {
 fn a_log_keeps_what_was_said_to_be_durable() {
     holds("tests/log.c");
 }
+
+#[test]
+fn pages_of_the_cache_are_held_changed_and_lent() {
+    holds("tests/pins.c");
+}
