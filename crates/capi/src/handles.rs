@@ -18,6 +18,9 @@ use baio::{Errno, Link, Local, Remote};
 use crate::failure::{Failure, Result};
 use crate::things::{Kind, LinkState, Thing, Watching};
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("a handle of baio.h needs the 64 bits of a pointer");
+
 const PLACE_BITS: u32 = 18;
 const GENERATION_BITS: u32 = 18;
 const THREAD_BITS: u32 = 20;
@@ -100,6 +103,13 @@ impl<T> Table<T> {
         let taken = held.take_if(|_| *of == generation)?;
         self.free.push(index);
         Some(taken)
+    }
+
+    /// All that it holds, one after the other.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        let Table { places, free } = self;
+        let held = places.iter_mut().enumerate();
+        held.filter_map(|(index, (_, held))| held.take().inspect(|_| free.push(index)))
     }
 }
 

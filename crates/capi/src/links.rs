@@ -171,6 +171,7 @@ fn close<L: Home>(handle: Handle) -> Result<c_int> {
     let state = thing.as_link()?;
     reaping::end_all(state);
     let closed = state.link.clone().close();
+    reaping::give_up(state);
     forget::<L>(handle, Kind::Link)?;
     closed?;
     Ok(0)

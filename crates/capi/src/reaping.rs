@@ -162,7 +162,7 @@ fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
             Some(How::Woken(ready)) => {
                 let id = ready.next()?;
                 let (place, generation) = place_of(id);
-                let mut pending = state.pending();
+                let pending = state.pending();
                 let Some(ticket) = pending
                     .table
                     .get(place, generation)
@@ -172,12 +172,8 @@ fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
                 };
                 match state.link.poll(ticket, &waker_of(ready, id)) {
                     Poll::Ready(Some(outcome)) => outcome,
-                    Poll::Ready(None) => {
-                        // Somebody waits for it by its ticket, and has its outcome.
-                        let _ = pending.table.get_mut(place, generation);
-                        continue;
-                    }
-                    Poll::Pending => continue,
+                    // Somebody waits for it by its ticket, and has its outcome; or it goes on.
+                    Poll::Ready(None) | Poll::Pending => continue,
                 }
             }
         };
@@ -266,12 +262,13 @@ fn reap<L: Home>(
         let pending = state.pending().count;
         let is_late = has_turned && until.is_some_and(|at| at <= state.link.now());
         if count >= least.min(most) || pending == 0 || is_late {
-            if has_turned || count == most {
+            if has_turned {
                 break Ok(());
             }
             // What is queued goes out all the same.
             has_turned = true;
             match state.link.turn(Wait::No) {
+                Ok(_) if count == most => break Ok(()),
                 Ok(_) => continue,
                 Err(error) => break Err(error.into()),
             }
@@ -380,15 +377,30 @@ pub(crate) fn end_all<L: Home>(state: &LinkState<L>) {
     }
 }
 
+/// The link has closed. What has not ended until then never will: its memory is not the caller's again.
+pub(crate) fn give_up<L: Home>(state: &LinkState<L>) {
+    let mut pending = state.pending();
+    pending.count = 0;
+    let left: Vec<UnderWay<L>> = pending.table.drain().collect();
+    drop(pending);
+    for under_way in left {
+        if let Some(Thing::Buffer(buffer)) = under_way.buffer.as_deref() {
+            buffer.give_back(None);
+        }
+    }
+}
+
 pub(crate) fn event_fd<L: Home>(state: &LinkState<L>) -> Result<c_int> {
     if state.watching.get().is_none() {
-        let count = state.pending().count;
-        if count > 0 {
-            return Err(busy(count));
+        // Held, so that no other thread starts a request meanwhile that the descriptor would not tell of.
+        let pending = state.pending();
+        if state.watching.get().is_none() {
+            if pending.count > 0 {
+                return Err(busy(pending.count));
+            }
+            let _ = state.watching.set(L::watch(state)?);
         }
-        let watching = L::watch(state)?;
-        // Another thread may have been faster: then all have its descriptor.
-        let _ = state.watching.set(watching);
+        drop(pending);
         settle(state)?;
     }
     let watching = state.watching.get();

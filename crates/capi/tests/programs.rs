@@ -28,3 +28,8 @@ fn a_log_keeps_what_was_said_to_be_durable() {
 fn pages_of_the_cache_are_held_changed_and_lent() {
     holds("tests/pins.c");
 }
+
+#[test]
+fn a_deadline_wakes_a_poll_loop() {
+    holds("tests/deadlines.c");
+}
