@@ -336,7 +336,7 @@ typedef struct baio_outcome {
    */
   const char *message;
   /**
-   * Which mode carried it: BAIO_MODE_...
+   * How the device was asked: BAIO_MODE_DIRECT, BAIO_MODE_KERNEL or BAIO_MODE_UNCACHED; direct also for what the page cache did, or nobody.
    */
   uint32_t took;
   /**

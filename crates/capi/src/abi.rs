@@ -225,7 +225,7 @@ pub struct baio_outcome {
     /// NULL, or why it failed, with the cure. It belongs to the library, and is there until this thread's next call of
     /// baio_reap(), baio_wait() or baio_run().
     pub message: *const c_char,
-    /// Which mode carried it: BAIO_MODE_...
+    /// How the device was asked: BAIO_MODE_DIRECT, BAIO_MODE_KERNEL or BAIO_MODE_UNCACHED; direct also for what the page cache did, or nobody.
     pub took: u32,
     /// Non-blocking tries that it took.
     pub iterations: u32,

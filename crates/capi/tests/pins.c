@@ -31,7 +31,7 @@ static void on(uint32_t kind, const char *path) {
     baio_request request = ask(BAIO_OP_WRITE, segment, buffer, 3 * BAIO_PAGE + 1);
     request.length = 100;
     baio_outcome outcome;
-    CHECK(baio_run(link, &request, &outcome) == 100 && outcome.bytes_done == 100);
+    CHECK(baio_run(link, &request, &outcome) == 100 && outcome.took == BAIO_MODE_DIRECT);
     request.mode = BAIO_MODE_DIRECT;
     CHECK(baio_run(link, &request, NULL) == -EINVAL);
     request.mode = BAIO_MODE_CACHED, request.op = BAIO_OP_READ, memset(baio_buffer_data(buffer), 0, BAIO_PAGE);
