@@ -554,9 +554,9 @@ fn hammer(polls: usize, length: Duration) {
     for worker in &mut workers {
         worker.sweep(&world);
         assert!(worker.shared.is_empty(), "a request outlives its context");
-        assert!(worker.ended > 0, "thread {} has seen no event", worker.number);
     }
     let ended: u64 = workers.iter().map(|worker| worker.ended).sum();
+    assert!(ended > 0, "no thread has seen an event");
     println!("{ended} requests ended");
     if !carried {
         let test = "hammered::eight_threads_on_files_pipes_and_event_fds";
