@@ -9,6 +9,10 @@
 #![allow(unsafe_code)]
 
 mod common;
+#[path = "differential/known.rs"]
+mod known;
+#[path = "differential/steps.rs"]
+mod steps;
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -17,9 +21,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use baio_libaio::{FLAG_EVENT_FD, FLAG_PRIORITY, Iocb, RingHeader, command};
+use baio_libaio::{FLAG_EVENT_FD, FLAG_PRIORITY, Iocb, command};
 use common::{Library, request};
 
 const BLOCK: usize = 8192;
@@ -69,7 +73,8 @@ struct World {
     /// By their sizes; 0 where there is none yet.
     contexts: [usize; SIZES.len()],
     bytes: Box<Bytes>,
-    /// A descriptor that is only a path, /dev/null, /dev/zero, a pipe with nothing in it (both ends), a socket, the directory.
+    /// A descriptor that is only a path, /dev/null, /dev/zero, a pipe with nothing in it (both ends), a socket whose other end is closed,
+    /// the directory.
     others: [OwnedFd; 7],
     lists: Vec<Vec<libc::iovec>>,
     requests: Vec<Iocb>,
@@ -138,8 +143,16 @@ impl World {
         } else {
             opcode
         };
-        let fd = match dice.roll(self.files.len() + 4) {
+        let other = dice.roll(self.others.len());
+        // A pipe keeps what is written to it.
+        let keeps = other == known::PIPE_END && matches!(opcode, command::PWRITE | command::PWRITEV);
+        let not_here = keeps
+            || known::is_told_by_its_event(other, opcode)
+            || known::waits(other, opcode)
+            || known::may_be_short(other, opcode);
+        let fd = match dice.roll(self.files.len() + 5) {
             at if at < self.files.len() => self.files[at].as_raw_fd(),
+            at if at > self.files.len() + 3 && !not_here => self.others[other].as_raw_fd(),
             _ if dice.seldom() => 1 << 20,
             _ => self.files[dice.roll(3)].as_raw_fd(),
         };
@@ -175,11 +188,11 @@ impl World {
             made.offset = 1 << 30;
         }
         if dice.roll(6) == 0 {
-            made.rw_flags = dice.of(&[libc::RWF_DSYNC, libc::RWF_SYNC, 1, 1 << 30, 0x30]);
+            made.rw_flags = dice.of(&known::RW_FLAGS);
         }
         if dice.roll(10) == 0 {
             made.flags |= FLAG_PRIORITY;
-            made.priority = dice.of(&[0, 3, 2 << 13 | 4, 3 << 13, 7 << 13]);
+            made.priority = dice.of(&known::PRIORITIES);
         }
         if dice.roll(6) == 0 {
             made.flags |= FLAG_EVENT_FD;
@@ -207,7 +220,8 @@ impl World {
             0 => Vec::new(),
             1 => vec![part(0, 0); 1025],
             2 => vec![part(0, 1), part(0, usize::MAX)],
-            3..10 => vec![part(0, len)],
+            3 => (0..1024).map(|at| part(at * (len / 1024), len / 1024)).collect(),
+            4..10 => vec![part(0, len)],
             10..20 => vec![part(0, len / 2), part(len / 2, len - len / 2)],
             _ => vec![
                 part(0, len.min(512)),
@@ -230,7 +244,11 @@ fn others(dir: &Path) -> [OwnedFd; 7] {
     let [from, to] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
     let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
     let dir = dir.to_str().unwrap();
-    let (path, null, zero) = (open(dir, libc::O_PATH), open("/dev/null", 0), open("/dev/zero", 0));
+    let (path, null, zero) = (
+        open(dir, libc::O_PATH),
+        open("/dev/null", libc::O_RDWR),
+        open("/dev/zero", 0),
+    );
     [path, null, zero, from, to, socket.into(), open(dir, 0)]
 }
 
@@ -241,10 +259,15 @@ fn run(library: &Library, world: &mut World, seed: u64) -> String {
     world.renew();
     let size = dice.roll(SIZES.len());
     let own = seed % OWN == 0;
+    let processors = own.then(|| steps::stay(None));
     let context = match world.contexts[size] {
         known if known != 0 && !own => known,
         known => {
-            let made = library.context(SIZES[size]);
+            let made = if own {
+                steps::begin(library, SIZES[size], &mut dice)
+            } else {
+                library.context(SIZES[size])
+            };
             if known == 0 && !own {
                 world.contexts[size] = made;
             }
@@ -252,19 +275,19 @@ fn run(library: &Library, world: &mut World, seed: u64) -> String {
         }
     };
     for step in 0..STEPS {
-        match dice.roll(3) {
-            0 => call(library, world, &mut dice, context, &mut seen),
+        match dice.roll(24) {
+            0 => steps::ready(library, world, &mut dice, context, &mut seen),
+            1 => steps::alone(library, world, &mut dice, context, &mut seen),
+            2 => steps::short(library, world, &mut dice, context, &mut seen),
+            3..9 => call(library, world, &mut dice, context, &mut seen),
             _ => submission(library, world, &mut dice, context, step, &mut seen),
         }
     }
     if own {
-        library.end(context);
-        // Whatever it says of one that is gone, or never was.
-        for gone in [context, 0, 4096 * 7] {
-            // SAFETY: no memory is involved.
-            let told = unsafe { (library.destroy)(gone) };
-            writeln!(seen, "destroyed: {told}").unwrap();
-        }
+        steps::end(library, world, &mut dice, context, &mut seen);
+    }
+    if let Some(before) = processors {
+        steps::stay(Some(&before));
     }
     for name in NAMES {
         let file = File::open(world.dir.path().join(name)).unwrap();
@@ -273,8 +296,7 @@ fn run(library: &Library, world: &mut World, seed: u64) -> String {
         file.take(1 << 20).read_to_end(&mut bytes).unwrap();
         writeln!(seen, "{name}: {len} bytes, {:x}", bytes.iter().fold(0, hash)).unwrap();
     }
-    // Another thread of the library may be about to signal it when the event is there already, as the kernel may be.
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + known::LATE;
     let mut signals = 0;
     while signals < world.signals && Instant::now() < until {
         let mut count = [0; 8];
@@ -299,12 +321,17 @@ fn submission(library: &Library, world: &mut World, dice: &mut Dice, context: us
     world.requests = requests;
     let mut list: Vec<*mut Iocb> = world.requests.iter_mut().map(std::ptr::from_mut).collect();
     let first = list[0].addr();
+    let before = steps::ring(context);
     // SAFETY: requests, lists and bytes stay until all events are there.
     let told = unsafe { (library.submit)(context, count as i64, list.as_mut_ptr()) };
     let taken = world.requests.iter().take(told.max(0) as usize);
     world.signals += taken.filter(|made| made.flags & FLAG_EVENT_FD != 0).count() as u64;
-    let mut events: Vec<(usize, i64, i64)> = library
-        .events(context, told.max(0) as usize)
+    let taken = match dice.seldom() && dice.seldom() {
+        true => steps::by_hand(context, told.max(0) as usize),
+        false => library.events(context, told.max(0) as usize),
+    };
+    steps::compare_ring(context, &before, &taken, seen);
+    let mut events: Vec<(usize, i64, i64)> = taken
         .iter()
         .map(|event| {
             let at = (event.object as usize - first) / size_of::<Iocb>();
@@ -331,10 +358,10 @@ fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, s
         tv_nsec: dice.of(&[0, 0, 1, 50_000]),
     };
     let limit = &raw mut limit;
-    let which = dice.roll(14);
+    let which = dice.roll(16);
     // The original looks into the memory of whatever context it is to take events of.
     let unknown = match which {
-        0..=5 => dice.of(&[context, context, 0]),
+        0..=5 | 13 | 14 => dice.of(&[context, context, 0]),
         _ => dice.of(&[context, context, context, 0, 1, 4096 * 7, usize::MAX]),
     };
     let mut spare: usize = 0;
@@ -365,6 +392,8 @@ fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, s
                 (library.setup)(1, &raw mut spare)
             }
             12 => (library.queue_init)(dice.of(&[0, -1, i32::MIN]), &raw mut spare),
+            13 => (library.queue_wait)(unknown, limit),
+            14 => (library.queue_wait_0_1)(unknown, limit),
             _ => {
                 assert_eq!(library.submit_one(context, &mut silent), 1);
                 let told = (library.cancel)(context, &raw mut silent, into);
@@ -380,8 +409,8 @@ fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, s
             }
         }
     };
-    // SAFETY: a context points at its live ring.
-    let ring = unsafe { std::ptr::with_exposed_provenance::<RingHeader>(context).read_volatile() };
+    let told = known::woken(library, told);
+    let ring = steps::ring(context);
     let waiting = ring.tail != ring.head;
     let known = if unknown == context { "its own" } else { "unknown" };
     writeln!(

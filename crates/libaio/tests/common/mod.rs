@@ -55,6 +55,9 @@ pub struct Library {
         unsafe extern "C" fn(Context, c_long, c_long, *mut IoEvent, *mut libc::timespec, *mut libc::sigset_t) -> c_int,
     pub queue_run: unsafe extern "C" fn(Context) -> c_int,
     pub queue_init: unsafe extern "C" fn(c_int, *mut Context) -> c_int,
+    pub queue_release: unsafe extern "C" fn(Context) -> c_int,
+    pub queue_wait: unsafe extern "C" fn(Context, *mut libc::timespec) -> c_int,
+    pub queue_wait_0_1: unsafe extern "C" fn(Context, *mut libc::timespec) -> c_int,
     pub get_events_0_1: unsafe extern "C" fn(Context, c_long, *mut IoEvent, *const libc::timespec) -> c_int,
     pub cancel_0_1: unsafe extern "C" fn(Context, *mut Iocb) -> c_int,
 }
@@ -84,6 +87,9 @@ impl Library {
                 pget_events: std::mem::transmute::<*mut c_void, _>(symbol("io_pgetevents", "LIBAIO_0.5")),
                 queue_run: std::mem::transmute::<*mut c_void, _>(symbol("io_queue_run", "LIBAIO_0.1")),
                 queue_init: std::mem::transmute::<*mut c_void, _>(symbol("io_queue_init", "LIBAIO_0.1")),
+                queue_release: std::mem::transmute::<*mut c_void, _>(symbol("io_queue_release", "LIBAIO_0.1")),
+                queue_wait: std::mem::transmute::<*mut c_void, _>(symbol("io_queue_wait", "LIBAIO_0.4")),
+                queue_wait_0_1: std::mem::transmute::<*mut c_void, _>(symbol("io_queue_wait", "LIBAIO_0.1")),
                 get_events_0_1: std::mem::transmute::<*mut c_void, _>(symbol("io_getevents", "LIBAIO_0.1")),
                 cancel_0_1: std::mem::transmute::<*mut c_void, _>(symbol("io_cancel", "LIBAIO_0.1")),
             }
