@@ -18,11 +18,12 @@ target=$(cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"tar
 to=$target/$built/libaio
 mkdir -p "$to"
 for name in libaio.so.1 libaio.so.1t64; do
+    # -Bsymbolic-functions: a program that has an `io_submit` of its own, in front of ours, is not called from in here.
     # nodelete: threads of the library may be at work when a program unloads it, and contexts outlive that, as the kernel's do.
     ${CC:-cc} -shared -fPIC -O2 -o "$to/$name.$$" "$crate/c/exports.c" \
         -Wl,--whole-archive "$target/$built/libbaio_libaio.a" -Wl,--no-whole-archive \
         -Wl,--version-script="$crate/c/libaio.map" -Wl,-soname,"$name" \
-        -Wl,--gc-sections -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,--as-needed -lpthread -ldl -lm -lgcc_s -lc
+        -Wl,-Bsymbolic-functions -Wl,--gc-sections -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,--as-needed -lpthread -ldl -lm -lgcc_s -lc
     # A program that has it open keeps the one it has.
     mv "$to/$name.$$" "$to/$name"
 done

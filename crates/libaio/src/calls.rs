@@ -158,13 +158,14 @@ pub(crate) unsafe fn get_events_masked(
     }
 }
 
-/// Runs one of the above and the rest of the library without touching the program's `errno`.
+/// Runs one of the above and the rest of the library without touching the program's `errno`, and without being a place where a thread can
+/// be cancelled, as `close` in libc is.
 pub(crate) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the address of this thread's `errno`, which it alone uses.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *place };
-    let told = work();
+    let told = baio_shim::cancel::held_off(work);
     // SAFETY: as above.
     unsafe { *place = before };
     told

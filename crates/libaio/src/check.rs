@@ -13,7 +13,7 @@ use baio_engine::Errno;
 use baio_engine::shared::What;
 
 use crate::abi::{FLAG_PRIORITY, Iocb, command};
-use crate::descriptor;
+use crate::descriptor::{self, File};
 
 /// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
 const TRANSFER_MAX: u64 = 0x7fff_f000;
@@ -29,19 +29,18 @@ const RWF_NOAPPEND: i32 = 0x20;
 /// NOAPPEND, ATOMIC, DONTCACHE, NOSIGNAL.
 const RWF_REST: i32 = RWF_NOAPPEND | 0x40 | 0x80 | 0x100;
 
-/// The descriptor that was looked at last.
+/// The descriptor that was looked at last: how the file is open, and which it is.
 #[derive(Default)]
-pub(crate) struct Looked(Option<(RawFd, i32)>);
+pub(crate) struct Looked(Option<(RawFd, i32, File)>);
 
 impl Looked {
-    /// How the file is open.
-    pub(crate) fn at(&mut self, fd: RawFd) -> Result<i32, Errno> {
+    pub(crate) fn at(&mut self, fd: RawFd) -> Result<(i32, File), Errno> {
         match self.0 {
-            Some((its, flags)) if its == fd => Ok(flags),
+            Some((its, flags, file)) if its == fd => Ok((flags, file)),
             _ => {
-                let flags = descriptor::flags(fd)?;
-                self.0 = Some((fd, flags));
-                Ok(flags)
+                let (flags, file) = (descriptor::flags(fd)?, File::of(fd)?);
+                self.0 = Some((fd, flags, file));
+                Ok((flags, file))
             }
         }
     }
@@ -80,7 +79,7 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
         _ if is_transfer(iocb) => unsafe { transfer(iocb, open) },
         command::FSYNC | command::FDSYNC => {
             let plain = iocb.buffer == 0 && iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
-            if !plain || matches!(descriptor::kind(fd)?, libc::S_IFIFO | libc::S_IFSOCK) {
+            if !plain || matches!(File::of(fd)?.kind, libc::S_IFIFO | libc::S_IFSOCK) {
                 return Err(Errno::EINVAL);
             }
             let data_only = iocb.opcode == command::FDSYNC;
@@ -91,7 +90,7 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
             let events = u16::try_from(iocb.buffer).map_err(|_| Errno::EINVAL)?;
             // A file is always ready to be read and written, and never anything else.
             let for_files = (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM) as u16;
-            let never = || Ok::<_, Errno>(matches!(descriptor::kind(fd)?, libc::S_IFREG | libc::S_IFDIR));
+            let never = || Ok::<_, Errno>(matches!(File::of(fd)?.kind, libc::S_IFREG | libc::S_IFDIR));
             if !plain || events & for_files == 0 && never()? {
                 return Err(Errno::EINVAL);
             }

@@ -14,7 +14,7 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,9 @@ pub(crate) struct Context {
     live: LiveRing,
     /// Requests in flight and events not taken, at most.
     capacity: u32,
-    /// Let in, and not yet an event.
-    in_flight: AtomicU32,
+    /// Let in, and not yet an event: the low half. The high half moves whenever one is counted out, so that who lets one in by an old
+    /// count of events is found out.
+    counts: AtomicU64,
     /// Of these, requests that name an event fd.
     signalling: AtomicU32,
     requests: Mutex<Requests>,
@@ -92,7 +93,7 @@ impl Context {
             ring,
             live,
             capacity,
-            in_flight: AtomicU32::new(0),
+            counts: AtomicU64::new(0),
             signalling: AtomicU32::new(0),
             requests: Mutex::default(),
             event_fds: Mutex::default(),
@@ -112,7 +113,7 @@ impl Context {
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::SeqCst)
+        self.counts.load(Ordering::SeqCst) as u32
     }
 
     /// Of these, how many have an event fd to signal.
@@ -126,16 +127,16 @@ impl Context {
         self.live.len() == 0
     }
 
-    /// Moves results while nobody waits, and says how many; none when somebody waits, who will. Those in `io_getevents` sleep until so and so many results
-    /// have arrived that nobody has moved.
+    /// Moves results while nobody waits, and says how many; none when somebody waits, who will. Those in `io_getevents` sleep until so and
+    /// so many results have arrived that nobody has moved.
     pub(crate) fn look(&self, submitted: Option<u64>) -> Option<u32> {
         let arrivals = locked(&self.arrivals);
         if arrivals.waiters > 0 {
-            let (held, gathering) = (locked(&self.requests).any_held(), arrivals.gathering);
+            let gathering = arrivals.gathering;
             drop(arrivals);
-            if held {
-                // They may sleep until more have arrived than will before the sync is begun, which they do.
-                let _ = self.ring.wake(gathering.max(1));
+            if gathering > 1 && (self.signalling() > 0 || locked(&self.requests).any_held()) {
+                // They may sleep until more have arrived than will before what is held is begun, or an event fd is due. They see to both.
+                let _ = self.ring.wake(gathering);
             }
             return None;
         }
@@ -154,23 +155,38 @@ impl Context {
         self.ring.reap(|name, raw| {
             after.moved += 1;
             match requests.ended(name, raw) {
-                Ended::Event(event, request) => {
-                    tell(&request, &event, submitted);
-                    self.live.publish(event);
-                    self.count_out(request.event_fd.is_some());
-                    if let Some(event_fd) = request.event_fd {
-                        after.signals.add(event_fd);
-                    }
-                }
+                Ended::Event(event, request) => self.publish(event, request, submitted, &mut after.signals),
                 Ended::Again(call) => after.again.push(call),
                 Ended::Nobody => {}
             }
         });
-        if requests.any_held() {
-            after.again.extend(requests.release());
-            after.holds = requests.any_held();
+        while requests.any_held() {
+            let (free, lost) = requests.release();
+            after.again.extend(free);
+            if lost.is_empty() {
+                break;
+            }
+            for name in lost {
+                if let Some((event, request)) = requests.end(name, -Errno::EBADF.raw()) {
+                    self.publish(event, request, submitted, &mut after.signals);
+                }
+            }
         }
+        after.holds = requests.any_held();
         after
+    }
+
+    /// Puts an event into the live ring; the lock of arrivals is the caller's.
+    fn publish(&self, event: IoEvent, request: Request, submitted: Option<u64>, signals: &mut Signals) {
+        tell(&request, &event, submitted);
+        if let Some(kept) = request.call.kept {
+            self.ring.give_back(kept);
+        }
+        self.live.publish(event);
+        self.count_out(request.event_fd.is_some());
+        if let Some(event_fd) = request.event_fd {
+            signals.add(event_fd);
+        }
     }
 
     /// Makes calls again whose thread has ended, and those that have waited, and signals event fds, whose events are there by now.
@@ -224,11 +240,15 @@ impl Context {
                 arrivals.waiters += 1;
                 waiting = true;
             }
+            // Alone, and with nothing to see to at once: as many as it wants at one go, if there can be so many.
             let want = match arrivals.waiters {
-                1 if !after.holds => (least - taken) as u32,
+                1 if !after.holds && self.signalling() == 0 => (least - taken).min(self.capacity as usize) as u32,
                 _ => 1,
             };
-            arrivals.gathering = arrivals.gathering.max(want);
+            arrivals.gathering = match arrivals.waiters {
+                1 => want,
+                _ => arrivals.gathering.max(want),
+            };
             drop(arrivals);
             self.finish(after);
             ended = self.sleep(want, limit, &mut deadline, mask).err();
@@ -307,25 +327,40 @@ impl Context {
         Err(Errno::EINPROGRESS)
     }
 
-    /// Waits until everything but polls has ended, and at most so long: the program exits.
-    pub(crate) fn drain(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Waits until the writes and syncs have ended that are under way now, at most until then: the program exits. Its other threads may
+    /// go on submitting.
+    pub(crate) fn drain(&self, until: Instant) {
+        let submitted = locked(&self.requests).submitted();
         loop {
             let after = {
                 let _arrivals = locked(&self.arrivals);
                 self.gather(None)
             };
             self.finish(after);
-            let waits = locked(&self.requests).any_transfer() && Instant::now() < until;
-            if !waits || self.ring.wait(1, Some(MOMENT), None) == Err(Errno::EBADF) {
+            let waits = locked(&self.requests).any_change(submitted) && Instant::now() < until;
+            if !waits {
                 return;
             }
+            if let Err(errno) = self.ring.wait(1, Some(MOMENT), None) {
+                self.pause_after(errno);
+            }
         }
+    }
+
+    /// Is this the end of the ring, whose descriptor the program has closed? Then it sleeps in place of the ring. Results still arrive in
+    /// memory, which needs no descriptor.
+    fn pause_after(&self, errno: Errno) -> bool {
+        let gone = !matches!(errno, Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY);
+        if gone {
+            crate::registry::pause(MOMENT);
+        }
+        gone
     }
 
     /// `io_destroy`: ends what can be ended and waits for the rest, and until `is_alone` says that nobody else is in here.
     pub(crate) fn end(&self, is_alone: impl Fn() -> bool) {
         self.dead.store(true, Ordering::SeqCst);
+        let mut gone_since = None;
         loop {
             // Each time: who was in `io_submit` already may let one more in.
             let mut requests = locked(&self.requests);
@@ -344,17 +379,24 @@ impl Context {
             if self.in_flight() == 0 && is_alone() {
                 break;
             }
-            match self.ring.wait(1, Some(MOMENT), None) {
-                Ok(()) | Err(Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY) => {}
-                // The ring is gone, and with it whoever could end anything.
-                Err(_) if is_alone() => break,
-                Err(_) => crate::registry::pause(MOMENT),
+            let told = self.ring.wait(1, Some(MOMENT), None);
+            let Err(errno) = told else { continue };
+            // Without the ring's descriptor polls cannot be ended. What the kernel reads and writes ends all the same.
+            if !self.pause_after(errno) {
+                continue;
+            }
+            let patient = gone_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
+            if !(patient && locked(&self.requests).any_transfer()) && is_alone() {
+                break;
             }
         }
         self.helper.go();
         let _ = self.ring.wake(1);
     }
 }
+
+/// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Counts it, where that is asked for.
 fn tell(request: &Request, event: &IoEvent, submitted: Option<u64>) {

@@ -127,7 +127,8 @@ fn run(context: &Context) {
                     idle_wakes < IDLE_WAKES || context.signalling() > 0
                 }
             };
-            if stays {
+            // Once more: the look may have taken the last word of `end`, which comes after the context is dead.
+            if stays && !context.is_dead() {
                 helper.duty.store(true, Ordering::SeqCst);
                 match context.sleep_for_arrivals() {
                     Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EAGAIN | Errno::EBUSY) => {}

@@ -1,21 +1,20 @@
 //! What happens when the program exits with requests in flight.
 //!
 //! The kernel's AIO has done a buffered write when `io_submit` returns, and finishes a direct one when the process is gone. io_uring drops
-//! what its workers have not begun. So exit(3) waits here for everything but polls. `_exit`, a signal and exec do not pass by here:
+//! what its workers have not begun. So exit(3) waits here for the writes and syncs of files that are under way when it is called. `_exit`, a signal and exec do not pass by here:
 //! `docs/drop-ins.md` says what is lost then. The library is never unloaded (`-z nodelete`), so dlclose(3) does not either.
 
 #![allow(unsafe_code)]
 
-use std::time::Duration;
+use std::time::Instant;
 
+use crate::context::PATIENCE;
 use crate::registry;
 
-/// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 extern "C" fn wait_for_all() {
+    let until = Instant::now() + PATIENCE;
     for context in registry::all() {
-        context.drain(PATIENCE);
+        context.drain(until);
     }
 }
 

@@ -25,7 +25,7 @@ const PLACES: usize = 8192;
 
 /// An address that was there: it ends no search.
 const GONE: usize = 1;
-/// A place that is about to get one.
+/// A place that is about to get one, or whose last one is not yet left by all.
 const TAKEN: usize = 2;
 /// No context lies lower.
 const LOWEST: usize = 4096;
@@ -120,8 +120,8 @@ pub(crate) fn enter(address: usize) -> Option<Using> {
 pub(crate) fn insert(context: &Arc<Context>) -> Result<(), Errno> {
     let address = context.address();
     for place in places(address) {
-        let free = place.address.load(Ordering::Relaxed);
-        // One whose last users are yet to leave is not free: they would take this context for theirs.
+        let free = place.address.load(Ordering::SeqCst);
+        // Who is counted in for a moment, and finds its address gone, has read nothing yet, but may look once more.
         if free > GONE || place.users.load(Ordering::SeqCst) > 0 {
             continue;
         }
@@ -145,12 +145,13 @@ pub(crate) fn insert(context: &Arc<Context>) -> Result<(), Errno> {
 /// Takes an address out, for whoever comes first; from here on nobody finds it. The context is the caller's when `alone` says so.
 pub(crate) fn remove(address: usize) -> Option<Removed> {
     let place = find(address)?;
-    // SeqCst: see `enter`.
+    // SeqCst: see `enter`. Not `GONE` yet: the next context here would have its users waited for as if they were of this one.
     let won = place
         .address
-        .compare_exchange(address, GONE, Ordering::SeqCst, Ordering::SeqCst);
+        .compare_exchange(address, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
     won.ok()?;
-    // SAFETY: the pointer came from `Arc::into_raw`, and only who has taken the address out takes it back.
+    // SAFETY: the pointer came from `Arc::into_raw`, only who has taken the address out takes it back, and nobody puts another into a
+    // place that is taken.
     let context = unsafe { Arc::from_raw(place.context.load(Ordering::Acquire)) };
     Some(Removed { place, context })
 }
@@ -176,6 +177,7 @@ impl Drop for Removed {
         while !self.is_alone() {
             pause(Duration::from_micros(50));
         }
+        self.place.address.store(GONE, Ordering::SeqCst);
     }
 }
 

@@ -6,27 +6,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The program, built once: its directory is kept as long as the tests run.
-fn program() -> &'static Path {
-    static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
+/// Programs, built once: their directory is kept as long as the tests run.
+fn program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let dir = BUILT.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("programs");
-        let told = Command::new("cc")
-            .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
-            .arg(&path)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.c"))
-            .arg(common::ours().join("libaio.so.1"))
-            .output()
-            .unwrap();
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-        (dir, path)
+        for name in ["programs", "straits", "own"] {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+            let told = Command::new("cc")
+                .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
+                .arg(dir.path().join(name))
+                .arg(source.with_extension("c"))
+                .arg(common::ours().join("libaio.so.1"))
+                .output()
+                .unwrap();
+            assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        }
+        dir
     });
-    path
+    dir.path().join(name)
 }
 
-fn run(story: &str, library: &Path, file: &Path) -> Output {
-    Command::new(program())
+fn run(program_of: &str, story: &str, library: &Path, file: &Path) -> Output {
+    Command::new(program(program_of))
         .arg(story)
         .arg(file)
         .env("LD_LIBRARY_PATH", library)
@@ -37,10 +39,14 @@ fn run(story: &str, library: &Path, file: &Path) -> Output {
 
 /// Runs a story on both; what ours said on standard error, and the file that ours has left.
 fn story(name: &str) -> (String, Vec<u8>) {
+    story_of("programs", name)
+}
+
+fn story_of(program_of: &str, name: &str) -> (String, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let told = |library: &Path, file: &str| {
         let file = dir.path().join(file);
-        let told = run(name, library, &file);
+        let told = run(program_of, name, library, &file);
         let said = String::from_utf8_lossy(&told.stderr).into_owned();
         assert!(
             told.status.success(),
@@ -88,7 +94,7 @@ fn a_descriptor_may_be_closed_in_flight() {
 #[test]
 fn closing_what_it_has_not_opened_costs_a_program_the_context_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let told = run("closed", common::ours(), &dir.path().join("file"));
+    let told = run("programs", "closed", common::ours(), &dir.path().join("file"));
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
@@ -129,4 +135,44 @@ fn a_thread_that_waits_may_be_cancelled() {
 #[test]
 fn a_program_may_go_on_by_system_calls() {
     story("calls");
+}
+
+#[test]
+fn a_pipe_takes_all_of_each_write_in_order() {
+    story_of("straits", "pipe");
+}
+
+#[test]
+fn a_socket_takes_all_of_each_write_in_order() {
+    story_of("straits", "socket");
+}
+
+#[test]
+fn a_sync_outlasts_its_descriptor() {
+    story_of("straits", "synced");
+}
+
+#[test]
+fn an_event_fd_is_signalled_while_somebody_waits_for_more() {
+    story_of("straits", "gathering");
+}
+
+#[test]
+fn a_bad_descriptor_is_told_at_once_while_somebody_waits() {
+    story_of("straits", "bad");
+}
+
+/// The original blocks in `io_submit` until there is room.
+#[test]
+fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("straits", "remade", common::ours(), &dir.path().join("file"));
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[test]
+fn a_function_of_the_programs_own_is_not_called_from_inside() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("own", "", common::ours(), &dir.path().join("file"));
+    assert!(told.status.success(), "{told:?}");
 }

@@ -161,6 +161,7 @@ impl Context {
         let bare = |what| Call {
             what,
             fd,
+            kept: None,
             priority: 0,
             name: 0,
         };
@@ -516,6 +517,7 @@ pub(crate) unsafe fn is_under_way(object: *const Aiocb) -> bool {
 const NO_CALL: Call = Call {
     what: What::Poll { events: 0 },
     fd: -1,
+    kept: None,
     priority: 0,
     name: 0,
 };

@@ -2,8 +2,10 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`cancel`] | a thread is not cancelled inside a shim |
 //! | [`counters`] | what a program did with a shim, for `baio run` |
 //! | [`signals`] | the program's signals are for its own threads |
 
+pub mod cancel;
 pub mod counters;
 pub mod signals;

@@ -64,24 +64,29 @@ impl Context {
     /// # Safety
     /// As for [`Context::submit`].
     unsafe fn submit_one(&self, list: *const *mut Iocb, started: u64) -> Result<u32, Errno> {
+        // Where somebody waits, results are theirs to move, and it is cheaper to ask than to take them away.
+        let somebody_waits = locked(&self.arrivals).waiters > 0;
+        let mut looked = somebody_waits.then(Looked::default);
         // SAFETY: the caller's promise.
-        let mut request = unsafe { self.admit(list, None) }?;
+        let mut request = unsafe { self.admit(list, looked.as_mut()) }?;
         request.started = started;
         let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
         if signals {
             self.signalling.fetch_add(1, Ordering::SeqCst);
         }
-        let Some(call) = locked(&self.requests).insert(request) else {
+        let Some(call) = locked(&self.requests).insert(request, |fd| self.ring.keep(fd)) else {
             self.look(None);
             self.keep_watch(signals);
             return Ok(1);
         };
         // SAFETY: the caller's promise; a list is in the table.
-        unsafe { self.hand_over(&[call], signals, started) }?;
+        unsafe { self.hand_over(&[call], signals, started, on_trial) }?;
         if on_trial {
             let refused = locked(&self.requests).end_trial(call.name);
             if let Some((errno, request)) = refused {
                 self.count_out(request.event_fd.is_some());
+                // A sync may have waited for it.
+                self.look(None);
                 return Err(errno);
             }
         }
@@ -108,7 +113,7 @@ impl Context {
         // SAFETY: the caller's promise.
         let admitted = unsafe { self.prepare(object, &iocb, looked) };
         if admitted.is_err() {
-            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            self.count_out(false);
         }
         admitted
     }
@@ -130,7 +135,7 @@ impl Context {
             }
         }
         let mut own = Looked::default();
-        let open = looked.unwrap_or(&mut own).at(fd)?;
+        let (open, file) = looked.unwrap_or(&mut own).at(fd)?;
         let event_fd = match iocb.flags & FLAG_EVENT_FD {
             0 => None,
             _ => Some(locked(&self.event_fds).of(iocb.event_fd)?),
@@ -139,16 +144,19 @@ impl Context {
         unsafe { (&raw mut (*object).key).write_unaligned(0) };
         // SAFETY: the caller's promise.
         let checked = unsafe { check::request(iocb, open) }?;
-        Ok(made(object, iocb, checked, event_fd, Trial::Over))
+        let mut request = made(object, iocb, checked, event_fd, Trial::Over);
+        request.file = Some(file);
+        Ok(request)
     }
 
     /// Counts a request in, if its event will find room in any case.
     fn let_in(&self) -> Result<(), Errno> {
-        let mut now = self.in_flight();
-        // An event is counted twice for a moment, and never not at all: it is published before its request is counted out.
-        while now + self.live.len() < self.capacity {
+        let mut now = self.counts.load(Ordering::SeqCst);
+        // An event is counted twice for a moment, and never not at all: it is published before its request is counted out, which moves
+        // the word. So no event has come since they were counted, where the word is still the same.
+        while now as u32 + self.live.len() < self.capacity {
             let counted = self
-                .in_flight
+                .counts
                 .compare_exchange_weak(now, now + 1, Ordering::SeqCst, Ordering::SeqCst);
             match counted {
                 Ok(_) => return Ok(()),
@@ -170,16 +178,16 @@ impl Context {
         let mut requests = locked(&self.requests);
         let calls: Vec<Call> = good
             .into_iter()
-            .filter_map(|request| requests.insert(request))
+            .filter_map(|request| requests.insert(request, |fd| self.ring.keep(fd)))
             .collect();
         drop(requests);
         // SAFETY: the caller's promise; lists are in the table.
-        unsafe { self.hand_over(&calls, signalling > 0, started) }
+        unsafe { self.hand_over(&calls, signalling > 0, started, false) }
     }
 
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn hand_over(&self, calls: &[Call], signals: bool, started: u64) -> Result<(), Errno> {
+    unsafe fn hand_over(&self, calls: &[Call], signals: bool, started: u64, on_trial: bool) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         let told = unsafe { self.ring.submit(calls) };
         if let Err((taken, errno)) = told {
@@ -189,9 +197,25 @@ impl Context {
             }
         }
         self.cancel_what_was_cancelled(calls);
-        self.look(Some(started));
+        if self.look(Some(started)).is_none() && on_trial {
+            self.look_beside_waiters(started);
+        }
         self.keep_watch(signals);
         Ok(())
+    }
+
+    /// What the kernel says of a descriptor must not be left to those who wait, who would make an event of it. What else has arrived they
+    /// are told of.
+    fn look_beside_waiters(&self, started: u64) {
+        let arrivals = locked(&self.arrivals);
+        let after = self.gather(Some(started));
+        let gathering = arrivals.gathering;
+        drop(arrivals);
+        let moved = after.moved;
+        self.finish(after);
+        if moved > 0 {
+            let _ = self.ring.wake(gathering.max(1));
+        }
     }
 
     /// Somebody else must move what is in flight still, if the program calls nothing.
@@ -222,6 +246,7 @@ impl Context {
         let mut requests = locked(&self.requests);
         for call in calls {
             if let Some(request) = requests.remove(call.name) {
+                request.call.kept.into_iter().for_each(|kept| self.ring.give_back(kept));
                 self.count_out(request.event_fd.is_some());
             }
         }
@@ -231,7 +256,8 @@ impl Context {
         if signalled {
             self.signalling.fetch_sub(1, Ordering::SeqCst);
         }
-        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        // One out of the low half, and one on in the high half.
+        self.counts.fetch_add((1 << 32) - 1, Ordering::SeqCst);
     }
 }
 
@@ -239,6 +265,7 @@ fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<O
     let call = Call {
         what: checked.what,
         fd: iocb.fd as RawFd,
+        kept: None,
         priority: checked.priority,
         name: 0,
     };
@@ -246,7 +273,9 @@ fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<O
         data: iocb.data,
         object,
         call,
-        _list: checked.list,
+        file: None,
+        list: checked.list,
+        done: 0,
         event_fd,
         again: 0,
         cancelled: false,

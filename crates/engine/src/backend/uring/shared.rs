@@ -29,11 +29,18 @@ pub struct Call {
     pub what: What,
     /// On which descriptor; the kernel keeps its file open until the call has ended.
     pub fd: RawFd,
+    /// On which file in its place.
+    pub kept: Option<Kept>,
     /// The `ioprio` of a read or write; 0 for the thread's own.
     pub priority: u16,
     /// The caller's name for it, handed back with its result. The two highest are taken.
     pub name: u64,
 }
+
+/// A file that the ring keeps open whatever becomes of its descriptors, and without one: closing a duplicate would drop the process's record
+/// locks on the file (fcntl_locking(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept(u32);
 
 /// What a [`Call`] does, with the bytes and flags that the system call of this name takes.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +82,7 @@ pub enum What {
 
 impl Call {
     fn entry(&self) -> squeue::Entry {
-        let fd = types::Fd(self.fd);
+        let fd = types::Fd(self.kept.map_or(self.fd, |Kept(place)| place as RawFd));
         let priority = self.priority;
         let entry = match self.what {
             What::Read {
@@ -127,7 +134,12 @@ impl Call {
             }
             What::Poll { events } => opcode::PollAdd::new(fd, events).build(),
         };
-        entry.user_data(self.name)
+        // Whose place among the ring's files stands where the descriptor would.
+        let flags = match self.kept {
+            Some(_) => squeue::Flags::FIXED_FILE,
+            None => squeue::Flags::empty(),
+        };
+        entry.flags(flags).user_data(self.name)
     }
 }
 
@@ -150,10 +162,16 @@ pub struct SharedRing {
     identity: Option<(u64, u64)>,
     submitting: Mutex<()>,
     reaping: Mutex<()>,
+    /// Free places for files; none before the first is kept.
+    keeping: Mutex<Option<Vec<Kept>>>,
     features: Vec<(&'static str, Result<(), String>)>,
 }
 
-fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+/// Files that a ring keeps at most; fewer, where so few may be open.
+const KEPT_MAX: u32 = 64;
+const KEPT_FEW: u32 = 8;
+
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -170,6 +188,7 @@ impl SharedRing {
             ring: ManuallyDrop::new(ring),
             submitting: Mutex::default(),
             reaping: Mutex::default(),
+            keeping: Mutex::default(),
             features,
         };
         ring.wake(1)
@@ -235,6 +254,32 @@ impl SharedRing {
         Ok(())
     }
 
+    /// Keeps the file of this descriptor until it is given back; none when there is no place, or no such file.
+    pub fn keep(&self, fd: RawFd) -> Option<Kept> {
+        let mut keeping = locked(&self.keeping);
+        let free = keeping.get_or_insert_with(|| {
+            let submitter = self.ring.submitter();
+            let mut sizes = [KEPT_MAX, KEPT_FEW].into_iter();
+            let size = sizes.find(|size| submitter.register_files_sparse(*size).is_ok());
+            (0..size.unwrap_or(0)).map(Kept).collect()
+        });
+        let kept = free.pop()?;
+        if self.ring.submitter().register_files_update(kept.0, &[fd]).is_err() {
+            free.push(kept);
+            return None;
+        }
+        Some(kept)
+    }
+
+    /// Lets go of a file; calls on it that are under way keep it.
+    pub fn give_back(&self, kept: Kept) {
+        let mut keeping = locked(&self.keeping);
+        // A place that cannot be emptied, since the ring is gone, is not used again.
+        if self.ring.submitter().register_files_update(kept.0, &[-1]).is_ok() {
+            keeping.get_or_insert_default().push(kept);
+        }
+    }
+
     /// Asks that the call of this name end early: a poll ends as `ECANCELED`.
     ///
     /// # Errors
@@ -253,11 +298,14 @@ impl SharedRing {
 
     fn push(&self, entry: &squeue::Entry, times: u32) -> Result<(), Errno> {
         let guard = locked(&self.submitting);
-        for _ in 0..times {
+        let mut left = times;
+        while left > 0 {
             // SAFETY: whoever uses this side of the queue has the lock; the entry refers to no memory.
             let queued = unsafe {
                 let mut room = self.ring.submission_shared();
-                let _ = room.push(entry);
+                while left > 0 && room.push(entry).is_ok() {
+                    left -= 1;
+                }
                 room.len()
             };
             self.enter(queued).map_err(|(_, errno)| errno)?;
@@ -362,6 +410,7 @@ mod tests {
                                 flags: 0,
                             },
                             fd,
+                            kept: None,
                             priority: 0,
                             name: part * 500 + at as u64,
                         })
@@ -379,6 +428,39 @@ mod tests {
             }
         });
         assert!(seen.into_inner().unwrap().iter().all(|times| *times == 1));
+    }
+
+    #[test]
+    fn a_file_is_kept_without_its_descriptor() {
+        let Some(ring) = ring(8) else { return };
+        let mut bytes = [0_u8; 4];
+        for round in 0..2 * KEPT_MAX as u8 {
+            let file = tempfile::tempfile().unwrap();
+            std::os::unix::fs::FileExt::write_at(&file, &[round; 4], 0).unwrap();
+            let kept = ring.keep(file.as_raw_fd());
+            assert!(kept.is_some());
+            drop(file);
+            let what = What::Read {
+                pointer: bytes.as_mut_ptr(),
+                len: 4,
+                offset: 0,
+                flags: 0,
+            };
+            let call = Call {
+                what,
+                fd: -1,
+                kept,
+                priority: 0,
+                name: 7,
+            };
+            // SAFETY: the thread stays until it is answered.
+            unsafe { ring.submit(&[call]) }.unwrap();
+            ring.wait(1, None, None).unwrap();
+            ring.reap(|name, raw| assert_eq!((name, raw), (7, 4)));
+            assert_eq!(bytes, [round; 4]);
+            ring.give_back(kept.unwrap());
+        }
+        assert_eq!(ring.keep(-1), None);
     }
 
     #[test]
