@@ -4,7 +4,7 @@
 //! submission touch different bytes, so their order does not matter. Between them stand calls without requests, good and bad: on
 //! contexts that are there, unknown and destroyed.
 //!
-//! `BAIO_PROGRAMS=n` runs so many. A failure prints its seed; `BAIO_SEED=n` runs that one.
+//! `BAIO_PROGRAMS=n` runs so many. A failure prints its seed; `BAIO_SEED=n` runs that one, or so many from there on.
 
 #![allow(unsafe_code)]
 
@@ -437,7 +437,9 @@ fn random_programs_see_the_same() {
     let programs = std::env::var("BAIO_PROGRAMS")
         .ok()
         .and_then(|programs| programs.parse::<u64>().ok());
-    let seeds = one.map_or(0..programs.unwrap_or(PROGRAMS), |seed| seed..seed + 1);
+    let seeds = one.map_or(0..programs.unwrap_or(PROGRAMS), |seed| {
+        seed..seed + programs.unwrap_or(1)
+    });
     let disk = std::env::temp_dir();
     let memory = Path::new("/dev/shm");
     let memory = if memory.is_dir() { memory } else { &disk };
