@@ -142,14 +142,19 @@ fn it_ends_as_its_command_and_the_volume_goes_on() {
 #[test]
 fn who_is_asked_to_end_hands_it_on_and_who_is_killed_thaws() {
     let (place, server) = served();
-    let mut child = freezes(&place, "trap 'exit 9' TERM\necho ready\nwhile :; do sleep 0.1; done");
-    runs(&mut child);
-    signal(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(9));
-    has_thawed(&place);
+    for asked in [Signal::TERM, Signal::INT] {
+        let mut child = freezes(
+            &place,
+            "trap 'exit 9' TERM INT\necho ready\nwhile :; do sleep 0.1; done",
+        );
+        runs(&mut child);
+        signal(&child, asked);
+        assert_eq!(child.wait().unwrap().code(), Some(9));
+        has_thawed(&place);
+    }
     let fifo = fifo(&place);
-    // Ctrl-C is the command's: who runs it waits for its end.
-    let mut child = freezes(&place, "echo ready\nread line < fifo\nexit 3");
+    // It is the command's to end: who runs it waits.
+    let mut child = freezes(&place, "trap '' INT\necho ready\nread line < fifo\nexit 3");
     runs(&mut child);
     signal(&child, Signal::INT);
     std::fs::write(&fifo, "go on\n").unwrap();

@@ -1,5 +1,5 @@
-//! A program that a command runs: to its end, with the signals that ask this process to end handed on to it, and its status as a shell
-//! tells it.
+//! A program that a command runs: to its end, with its signals as it would have them without us, those that are sent to this process
+//! handed on to it, and its status as a shell tells it.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -9,36 +9,49 @@ use std::process::{Child, Command, ExitCode, ExitStatus as Ended};
 use baio_console::failure::Failure;
 use baio_console::output::Output;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, waitid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+
+use crate::command::inherited::{self, Inherited};
 
 /// What env(1) ends with when there is no such command, and when it cannot be run.
 const NO_COMMAND: u8 = 127;
 const NOT_RUN: u8 = 126;
 /// What a shell adds to the signal that has ended a command.
 const BY_SIGNAL: i32 = 128;
+/// What is handed on: each would end this process, and leave the program behind.
+const HANDED_ON: [(i32, Signal); 6] = [
+    (SIGHUP, Signal::HUP),
+    (SIGINT, Signal::INT),
+    (SIGQUIT, Signal::QUIT),
+    (SIGTERM, Signal::TERM),
+    (SIGUSR1, Signal::USR1),
+    (SIGUSR2, Signal::USR2),
+];
 
-/// Runs it to its end, as `prepared`. Ctrl-C reaches it from the terminal; what asks this process alone to end is handed on to it.
+/// Runs it to its end, as `prepared`.
 ///
 /// # Errors
-/// It cannot be run; `ECHILD` where children of this process are not waited for (`SIGCHLD` is ignored): it has run.
+/// It cannot be run.
 pub(crate) fn run(command: &[OsString], prepare: impl FnOnce(&mut Command)) -> io::Result<Ended> {
     let (program, words) = command.split_first().ok_or(ErrorKind::InvalidInput)?;
-    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
-    let mut started = Command::new(program);
-    started.args(words);
-    prepare(&mut started);
-    let mut child = started.spawn()?;
+    let heard = HANDED_ON.map(|(number, _)| number);
+    let inherited = Inherited::keep(&heard);
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new(heard)?;
+    let mut prepared = Command::new(program);
+    prepared.args(words);
+    prepare(&mut prepared);
+    let mut child = inherited.start(prepared, Command::spawn)?;
     let (pid, handle) = (Pid::from_child(&child), signals.handle());
     let hear = move || {
+        inherited::let_through(&heard);
         for signal in signals.forever() {
-            let handed_on = match signal {
-                SIGTERM => Signal::TERM,
-                SIGHUP => Signal::HUP,
-                _ => continue,
-            };
-            let _ = kill_process(pid, handed_on);
+            let known = HANDED_ON.iter().find(|(number, _)| *number == signal.si_signo);
+            if let Some(&(_, known)) = known.filter(|_| is_for_it(&signal, pid)) {
+                let _ = kill_process(pid, known);
+            }
         }
     };
     let heard = std::thread::Builder::new().name("signals".into()).spawn(hear);
@@ -49,6 +62,16 @@ pub(crate) fn run(command: &[OsString], prepare: impl FnOnce(&mut Command)) -> i
         let _ = heard.join();
     }
     child.wait()
+}
+
+/// Has it not got the signal itself? What the kernel sends, for a key of a terminal or when that goes, has reached our whole group. What a
+/// process sends to a group cannot be told from what it sends to us alone.
+fn is_for_it(signal: &libc::siginfo_t, program: Pid) -> bool {
+    match inherited::sender(signal) {
+        // Its own group, most likely, or a word to whoever has started it.
+        Some(sender) => sender != program.as_raw_nonzero().get(),
+        None => getpgid(Some(program)) != Ok(getpgrp()),
+    }
 }
 
 /// Waits for its end, and leaves it to be reaped.

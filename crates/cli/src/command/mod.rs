@@ -14,7 +14,7 @@
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
 //! | `run.rs` | a program on the drop-in libraries |
-//! | `child.rs` | how a program is run to its end |
+//! | `child.rs`, `inherited.rs` | how a program is run to its end, with its signals as they were |
 //! | `doctor.rs` | tells what works here |
 //! | `install_docs.rs` | man pages and completions |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
@@ -33,6 +33,7 @@ pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod format;
 pub(crate) mod freeze;
+mod inherited;
 pub(crate) mod install_docs;
 pub(crate) mod list;
 pub(crate) mod log;

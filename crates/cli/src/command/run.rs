@@ -22,6 +22,9 @@ Without --libaio and --posix-aio it is both. A program finds libaio.so.1 by LD_L
 that is linked statically, makes the system calls itself, uses io_uring or runs with rights of others (setuid) is as it would be without.
 BAIO_EXPLAIN=1 lets the libraries say what carries them. Where they differ from the originals: docs/drop-ins.md.
 
+PROGRAM finds the signals ignored, blocked or neither as baio found them. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that are
+sent to baio are handed on to it; Ctrl-C reaches it from the terminal.
+
 At the end a table on standard error tells the requests by operation: how many had ended when the submitting call returned, how many
 later, how many failed, and the time from the call to the result.
 
