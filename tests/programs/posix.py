@@ -14,6 +14,7 @@ def stress_ng(machine: Machine) -> None:
         return told.number(r"([0-9.]+) async I/O signals per sec")
 
     machine.compare(POSIX_AIO, words, signals, "async I/O signals a second")
+    machine.counted(POSIX_AIO, words)
 
 
 def fio(machine: Machine) -> None:
@@ -28,3 +29,4 @@ def fio(machine: Machine) -> None:
     ours = machine.ours(POSIX_AIO)
     show(words, ours)
     must_have_carried(machine.run(words, ours).err, spoken(words, ours))
+    machine.counted(POSIX_AIO, words)

@@ -1,6 +1,7 @@
 """Running a program on the original libraries and on ours, and what is asserted of each run."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -113,6 +114,32 @@ class Machine:
             last = (figure(told), one)
             ratios.append(last[0] / last[1])
         ratio(said, ratios, f"{last[0]:.0f} to {last[1]:.0f}", why)
+
+
+    def counted(self, library: str, words: list[str]) -> None:
+        """Runs it once more by `baio run`, which counts: all that it asked for went by our library's io_uring, and nothing has failed."""
+        option, key = {LIBAIO: ("--libaio", "libaio"), POSIX_AIO: ("--posix-aio", "posix_aio")}[library]
+        counts = self.here / "counts.json"
+        run = [self.baio(), "run", option, "--libraries", self.library(library).parent, "--counts", counts, "--", *words]
+        show(run)
+        self.run(run, self.original())
+        told = json.loads(counts.read_text())[key]
+        lines = {name: line for name, line in told["operations"].items() if line["requests"] > 0}
+        failed = sum(line["failed"] for line in lines.values())
+        if not lines or told["on_io_uring"] == 0 or told["without_io_uring"] != 0 or failed != 0:
+            raise Wrong(f"{spoken(run, {})}: not all was carried by our library, or not well: {json.dumps(told)}")
+        counted = ", ".join(f"{line['requests']} {name}" for name, line in lines.items())
+        print(f"   carried by io_uring, as counted: {counted}", flush=True)
+
+    def baio(self) -> pathlib.Path:
+        """Beside the directories of the libraries, where cargo puts it; it is built if need be."""
+        beside = [at.parent / "baio" for at in self.dirs]
+        words = ["cargo", "build", "--quiet", "--locked", "--release", "-p", "baio-cli"]
+        if not any(at.exists() for at in beside) and shutil.which("cargo"):
+            subprocess.run(words, cwd=REPOSITORY)
+        for at in filter(pathlib.Path.exists, beside):
+            return at
+        raise Skip("baio is not built")
 
 
 class Told:
