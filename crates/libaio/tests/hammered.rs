@@ -7,19 +7,21 @@
 
 #![allow(unsafe_code)]
 
+mod hammering;
+
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use baio_libaio::{
     FLAG_EVENT_FD, IoEvent, Iocb, RingHeader, command, io_cancel, io_destroy, io_getevents, io_pgetevents, io_setup,
     io_submit,
 };
+use hammering::{Dice, PATIENCE, bounded, has_thread, in_shifts, pipe};
 use rustix::event::EventfdFlags;
 
 const THREADS: usize = 8;
@@ -27,11 +29,6 @@ const SLOTS: usize = 3;
 const BYTES: usize = 512;
 /// Bytes of the file for each thread, which hold its number.
 const REGION: usize = 64 << 10;
-/// Threads end and others go on, so that requests outlive them.
-const SHIFT: Duration = Duration::from_millis(250);
-/// More than any request takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Polls, of twelve requests.
 const FEW: usize = 2;
 const MANY: usize = 9;
@@ -141,14 +138,6 @@ fn event_fd() -> OwnedFd {
     rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap()
 }
 
-fn pipe(flags: i32) -> (OwnedFd, OwnedFd) {
-    let mut ends = [-1; 2];
-    // SAFETY: there is room for both ends.
-    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), flags) }, 0);
-    // SAFETY: the kernel has just made them for us.
-    ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into()
-}
-
 /// Counts a thread into a slot while it lives.
 struct Inside<'a> {
     word: &'a AtomicUsize,
@@ -165,7 +154,7 @@ impl Drop for Inside<'_> {
 /// A thread's own.
 struct Worker {
     number: usize,
-    dice: u64,
+    dice: Dice,
     /// In flight in slots: the job, its slot, and how many contexts had gone there before.
     shared: VecDeque<(*mut Job, usize, u32)>,
     pipe: (OwnedFd, OwnedFd),
@@ -180,7 +169,7 @@ impl Worker {
     fn new(number: usize) -> Worker {
         Worker {
             number,
-            dice: number as u64 + 1,
+            dice: Dice::new(number),
             shared: VecDeque::new(),
             pipe: pipe(0),
             event_fd: event_fd(),
@@ -189,11 +178,7 @@ impl Worker {
     }
 
     fn roll(&mut self, sides: usize) -> usize {
-        self.dice = self
-            .dice
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(self.number as u64 * 2 + 1);
-        (self.dice >> 33) as usize % sides
+        self.dice.roll(sides)
     }
 
     fn job(&mut self, opcode: u16, fd: RawFd) -> *mut Job {
@@ -483,71 +468,26 @@ const NO_EVENT: IoEvent = IoEvent {
     result2: 0,
 };
 
-/// Does the library carry contexts, and not the kernel's own calls? Then it has a thread of this name.
-fn is_carried() -> bool {
-    let threads = std::fs::read_dir("/proc/self/task").unwrap();
-    threads.flatten().any(|thread| {
-        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim() == "baio-libaio")
-    })
-}
-
 #[test]
 fn eight_threads_on_files_pipes_and_event_fds() {
-    bounded(FEW);
+    bounded(|length| hammer(FEW, length));
 }
 
 /// `io_cancel` and `io_destroy` reach a poll that another thread is about to hand over.
 #[test]
 fn polls_that_are_let_in_while_their_context_goes() {
-    bounded(MANY);
-}
-
-/// Fails where threads of the test hang in the library, rather than to hang with them.
-fn bounded(polls: usize) {
-    let seconds = std::env::var("BAIO_SECONDS").ok().and_then(|text| text.parse().ok());
-    let length = Duration::from_secs(seconds.unwrap_or(1));
-    let (done, told) = std::sync::mpsc::channel();
-    let threads = std::thread::spawn(move || {
-        hammer(polls, length);
-        let _ = done.send(());
-    });
-    let limit = length + 2 * PATIENCE;
-    match told.recv_timeout(limit) {
-        Err(RecvTimeoutError::Timeout) => panic!("a thread is still in the library after {limit:?}: it hangs"),
-        Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
-    }
-    if let Err(panic) = threads.join() {
-        std::panic::resume_unwind(panic);
-    }
+    bounded(|length| hammer(MANY, length));
 }
 
 fn hammer(polls: usize, length: Duration) {
-    let until = Instant::now() + length;
     let world = World::new(polls);
-    let mut workers: Vec<Worker> = (0..THREADS).map(Worker::new).collect();
+    let workers: Vec<Worker> = (0..THREADS).map(Worker::new).collect();
     let mut carried = false;
-    while Instant::now() < until {
-        let end = Instant::now() + SHIFT;
-        workers = std::thread::scope(|scope| {
-            let shift: Vec<_> = workers
-                .drain(..)
-                .map(|mut worker| {
-                    let world = &world;
-                    scope.spawn(move || {
-                        while Instant::now() < end {
-                            match worker.roll(16) {
-                                0 => worker.alone(world),
-                                _ => worker.in_a_slot(world),
-                            }
-                        }
-                        worker
-                    })
-                })
-                .collect();
-            shift.into_iter().map(|worker| worker.join().unwrap()).collect()
-        });
-        carried |= is_carried();
-    }
+    let work = |worker: &mut Worker| match worker.roll(16) {
+        0 => worker.alone(&world),
+        _ => worker.in_a_slot(&world),
+    };
+    let mut workers = in_shifts(workers, length, work, || carried |= has_thread("baio-libaio"));
     for slot in 0..SLOTS {
         world.destroy(slot);
     }
