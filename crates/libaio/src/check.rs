@@ -11,9 +11,10 @@ use std::os::fd::RawFd;
 
 use baio_engine::Errno;
 use baio_engine::shared::What;
+use baio_shim::file::File;
 
 use crate::abi::{FLAG_PRIORITY, Iocb, command};
-use crate::descriptor::{self, File};
+use crate::descriptor;
 
 /// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
 const TRANSFER_MAX: u64 = 0x7fff_f000;
@@ -38,7 +39,7 @@ impl Looked {
         match self.0 {
             Some((its, flags, file)) if its == fd => Ok((flags, file)),
             _ => {
-                let (flags, file) = (descriptor::flags(fd)?, File::of(fd)?);
+                let (flags, file) = (descriptor::flags(fd)?, File::of(fd).ok_or(Errno::EBADF)?);
                 self.0 = Some((fd, flags, file));
                 Ok((flags, file))
             }
@@ -79,7 +80,7 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
         _ if is_transfer(iocb) => unsafe { transfer(iocb, open) },
         command::FSYNC | command::FDSYNC => {
             let plain = iocb.buffer == 0 && iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
-            if !plain || matches!(File::of(fd)?.kind, libc::S_IFIFO | libc::S_IFSOCK) {
+            if !plain || matches!(kind(fd)?, libc::S_IFIFO | libc::S_IFSOCK) {
                 return Err(Errno::EINVAL);
             }
             let data_only = iocb.opcode == command::FDSYNC;
@@ -90,7 +91,7 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
             let events = u16::try_from(iocb.buffer).map_err(|_| Errno::EINVAL)?;
             // A file is always ready to be read and written, and never anything else.
             let for_files = (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM) as u16;
-            let never = || Ok::<_, Errno>(matches!(File::of(fd)?.kind, libc::S_IFREG | libc::S_IFDIR));
+            let never = || Ok::<_, Errno>(matches!(kind(fd)?, libc::S_IFREG | libc::S_IFDIR));
             if !plain || events & for_files == 0 && never()? {
                 return Err(Errno::EINVAL);
             }
@@ -101,6 +102,10 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
         // NOOP among them: the kernel has none.
         _ => Err(Errno::EINVAL),
     }
+}
+
+fn kind(fd: RawFd) -> Result<u32, Errno> {
+    File::of(fd).map(File::kind).ok_or(Errno::EBADF)
 }
 
 fn bare(what: What) -> Checked {

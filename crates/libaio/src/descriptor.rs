@@ -33,38 +33,6 @@ pub(crate) fn flags(fd: RawFd) -> Result<i32, Errno> {
     }
 }
 
-/// Which file a number stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct File {
-    device: (u32, u32),
-    inode: u64,
-    /// `S_IFMT`.
-    pub(crate) kind: u32,
-}
-
-impl File {
-    /// That of this number now.
-    pub(crate) fn of(fd: RawFd) -> Result<File, Errno> {
-        // SAFETY: zeros are a `statx`, and the kernel fills it in.
-        let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-        // Nothing that a file server would have to be asked for.
-        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-        let wanted = libc::STATX_TYPE | libc::STATX_INO;
-        // SAFETY: the kernel writes the one `statx`; the path is empty.
-        told(unsafe { libc::syscall(libc::SYS_statx, fd, c"".as_ptr(), flags, wanted, &raw mut stat) })?;
-        Ok(File {
-            device: (stat.stx_dev_major, stat.stx_dev_minor),
-            inode: stat.stx_ino,
-            kind: u32::from(stat.stx_mode) & libc::S_IFMT,
-        })
-    }
-
-    /// Is it a pipe, a socket, a terminal or the like? What goes in and out has an order in place of offsets, and a call may wait for ever.
-    pub(crate) fn is_stream(self) -> bool {
-        !matches!(self.kind, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
-    }
-}
-
 /// One more descriptor of the same description.
 pub(crate) fn duplicate(fd: RawFd) -> Result<OwnedFd, Errno> {
     let own = fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)?;

@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use baio_engine::Errno;
 use baio_engine::shared::{Call, Kept, What};
+use baio_shim::file::{self, File};
 
 use crate::abi::{IoEvent, Iocb};
-use crate::descriptor::{self, File};
 
 /// How often a call that ended with its thread is made again before what the kernel says is believed.
 const AGAIN_MAX: u8 = 3;
@@ -91,7 +91,7 @@ impl Request {
 
     /// Is its file kept, or does its number still stand for it?
     fn has_its_file(&self) -> bool {
-        self.call.kept.is_some() || self.file.is_some() && File::of(self.call.fd).ok() == self.file
+        self.call.kept.is_some() || self.file.is_some() && File::of(self.call.fd) == self.file
     }
 
     /// A blocking write to a pipe or a socket moves everything, and io_uring only what there is room for: moves on to the rest, if so.
@@ -106,10 +106,9 @@ impl Request {
             _ => return false,
         };
         let fd = self.call.fd;
-        let file = File::of(fd).ok();
+        let file = File::of(fd);
         let same = file.is_some_and(File::is_stream) && self.file.is_none_or(|its| Some(its) == file);
-        let waits =
-            flags & libc::RWF_NOWAIT == 0 && descriptor::flags(fd).is_ok_and(|open| open & libc::O_NONBLOCK == 0);
+        let waits = flags & libc::RWF_NOWAIT == 0 && file::blocks(fd);
         if !same || !waits {
             return false;
         }
@@ -219,7 +218,7 @@ impl Requests {
         let waits = (request.is_sync() || self.streams > 0) && self.has_to_wait(&request);
         if waits {
             request.call.kept = keep(request.call.fd);
-            request.file = request.file.or_else(|| File::of(request.call.fd).ok());
+            request.file = request.file.or_else(|| File::of(request.call.fd));
         }
         self.streams += usize::from(request.is_of_stream());
         let at = match self.free.pop() {
@@ -331,7 +330,7 @@ impl Requests {
             return self.remove(name).map(|request| (errno, request));
         }
         if request.file.is_none() {
-            request.file = File::of(request.call.fd).ok();
+            request.file = File::of(request.call.fd);
             self.streams += usize::from(request.is_of_stream());
         }
         None

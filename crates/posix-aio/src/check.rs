@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 
 use baio_engine::Errno;
 use baio_engine::shared::What;
+use baio_shim::file::File;
 
 use crate::abi::{Aiocb, operation};
 
@@ -133,13 +134,5 @@ pub(crate) fn is_open(fd: RawFd) -> bool {
 
 /// Does a write to this always end? Not to a pipe that nobody reads.
 pub(crate) fn ends(fd: RawFd) -> bool {
-    // SAFETY: zeros are a `stat`, and the kernel fills it in.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes the one `stat`.
-    let known = unsafe { libc::fstat(fd, &raw mut stat) } == 0;
-    !known
-        || matches!(
-            stat.st_mode & libc::S_IFMT,
-            libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR
-        )
+    File::of(fd).is_none_or(|file| !file.is_stream())
 }

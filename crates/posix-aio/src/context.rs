@@ -3,7 +3,8 @@
 //! Results travel from the ring into the program's requests by whoever is there. A thread that waits sleeps in the ring itself: nobody
 //! stands between it and the device. Where several wait one does, the leader; the others sleep on a word in memory and are woken when
 //! results have been moved, or when the leader leaves and another must take over. While there is a leader nobody else moves results: it
-//! might go to sleep for one that has been taken away under its hands. The helper (`helper.rs`) leads when nobody waits and somebody is
+//! might go to sleep for one that has been taken away under its hands. A signal handler above the leader's sleep may lead itself, and may
+//! never go back to it; so a leader sleeps for a second at most, and one that is not back by then leads no more. The helper (`helper.rs`) leads when nobody waits and somebody is
 //! to be told.
 //!
 //! One lock guards all but the ring; nobody sleeps under it. Submitting has the ring's own. What a signal handler may call (`aio_error`,
@@ -18,13 +19,14 @@ use std::time::{Duration, Instant};
 
 use baio_engine::shared::{Call, SharedRing, What};
 use baio_engine::{Errno, SetupError};
+use baio_shim::file::File;
 use rustix::thread::futex;
 
 use crate::abi::{Aiocb, SigEvent, operation};
 use crate::check::{self, Checked};
 use crate::counted;
 use crate::helper::Helper;
-use crate::inside::{Inside, is_inside};
+use crate::inside::{Inside, is_inside, this_thread};
 use crate::notice::Notice;
 use crate::requests::{IN_RING_MAX, NONE, Request, Requests};
 
@@ -43,8 +45,10 @@ pub(crate) struct Context {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) requests: Requests,
-    /// Somebody sleeps in the ring, or is about to, and will move results.
-    leader: bool,
+    /// The thread that sleeps in the ring, or is about to, and will move results; 0 if none does.
+    leader: usize,
+    /// When it last went to sleep. One that has left by longjmp(3), out of a handler above its sleep, never does again.
+    slept: Option<Instant>,
     /// So many wait beside the leader.
     followers: u32,
     /// They are to be woken.
@@ -55,6 +59,13 @@ pub(crate) struct State {
 pub(crate) struct Locked<'a> {
     state: MutexGuard<'a, State>,
     _inside: Inside,
+}
+
+impl State {
+    /// Is it for another to move results? Not for the leader, in a signal handler above its own sleep: it may never go back to that.
+    fn another_leads(&self) -> bool {
+        self.leader != 0 && self.leader != this_thread()
+    }
 }
 
 impl Deref for Locked<'_> {
@@ -165,6 +176,7 @@ impl Context {
             priority: 0,
             name: 0,
         };
+        let file = File::of(fd);
         let mut state = self.lock();
         let what = match checked {
             Checked::Good(what) => what,
@@ -192,6 +204,8 @@ impl Context {
         let name = state.requests.insert(Request {
             object,
             call: bare(what),
+            file,
+            done: 0,
             notice,
             group,
             ordered,
@@ -222,7 +236,7 @@ impl Context {
     }
 
     fn look(&self, state: &mut State, from: From) {
-        if !state.leader {
+        if !state.another_leads() {
             self.gather(state, from);
         }
     }
@@ -237,7 +251,8 @@ impl Context {
             let call_followers = std::mem::take(&mut state.call_followers);
             let last = count == 0 && notice.is_none();
             // A leader sees to it, unless a thread is to be made: that is for the helper, whoever leads.
-            let needs_helper = last && (state.requests.any_thread() || !state.leader && state.requests.need_a_helper());
+            let needs_helper =
+                last && (state.requests.any_thread() || state.leader == 0 && state.requests.need_a_helper());
             let inside = Inside::enter();
             drop(state);
             let told = match &calls[..count] {
@@ -249,8 +264,8 @@ impl Context {
             if call_followers {
                 self.wake_followers();
             }
-            if told.is_err() {
-                self.give_up();
+            if let Err((taken, _)) = told {
+                self.give_up(&calls[taken..count]);
             }
             if let Some(notice) = notice {
                 notice.send();
@@ -270,11 +285,15 @@ impl Context {
         let _ = futex::wake(&self.epoch, futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
-    /// The program has closed the ring. What was in flight ends as an error; the next request makes another ring.
-    fn give_up(&self) {
+    /// The program has closed the ring; `calls` could not be handed over. What the kernel does not have ends as an error; what it has it
+    /// still reads and writes, and its results still arrive in memory. The next request makes another ring.
+    fn give_up(&self, calls: &[Call]) {
         let mut state = self.lock();
         self.broken.store(true, Ordering::SeqCst);
-        state.requests.fail_all(Errno::EIO);
+        ANY_BROKEN.store(true, Ordering::SeqCst);
+        state.requests.take_back(calls);
+        state.requests.fail_what_has_not_begun(Errno::EIO);
+        state.leader = 0;
         drop(state);
         self.wake_followers();
         self.helper.wake();
@@ -295,7 +314,7 @@ impl Context {
             let over = is_over(&mut state.requests);
             if over || ended.is_some() {
                 // Somebody else must lead now.
-                state.call_followers |= !state.leader && state.followers > 0;
+                state.call_followers |= state.leader == 0 && state.followers > 0;
                 self.finish(state, from);
                 return if over { Ok(()) } else { ended.map_or(Ok(()), Err) };
             }
@@ -320,36 +339,49 @@ impl Context {
     /// Sleeps once: in the ring, if nobody else does.
     fn sleep(&self, mut state: Locked<'_>, left: Option<Duration>) -> Result<(), Errno> {
         if self.is_broken() {
-            return Err(Errno::EIO);
+            drop(state);
+            pause(left.unwrap_or(MOMENT).min(MOMENT));
+            return Ok(());
         }
-        let told = if state.leader {
+        let at_most = |most: Duration| left.unwrap_or(most).min(most);
+        if state.slept.is_some_and(|slept| slept.elapsed() > 2 * LEADER_SLEEP_MAX) {
+            // It has not come back from its sleep, and never will.
+            state.leader = 0;
+        }
+        let told = if state.another_leads() {
             state.followers += 1;
             let epoch = self.epoch.load(Ordering::SeqCst);
             drop(state);
-            let left = left.and_then(|left| futex::Timespec::try_from(left).ok());
+            let left = futex::Timespec::try_from(at_most(2 * LEADER_SLEEP_MAX)).ok();
             let told = futex::wait(&self.epoch, futex::Flags::PRIVATE, epoch, left.as_ref());
-            self.lock().followers -= 1;
+            let mut state = self.lock();
+            state.followers -= 1;
             told.map_err(|errno| Errno::from_raw(errno.raw_os_error()))
         } else {
-            state.leader = true;
+            // Where this is a handler above this thread's own sleep, that goes on as the leader's.
+            let above = state.leader != 0;
+            state.leader = this_thread();
+            state.slept = Some(Instant::now());
             // It may sleep long: those whose results it has just moved must not sleep with it.
             let call_followers = std::mem::take(&mut state.call_followers);
             drop(state);
             if call_followers {
                 self.wake_followers();
             }
-            let told = self.ring.wait(1, left, None);
+            let told = self.ring.wait(1, Some(at_most(LEADER_SLEEP_MAX)), None);
             let mut state = self.lock();
-            state.leader = false;
+            if !above && state.leader == this_thread() {
+                state.leader = 0;
+            }
             drop(state);
             told
         };
         match told {
             Ok(()) | Err(Errno::EAGAIN | Errno::EBUSY | Errno::ETIME | Errno::ETIMEDOUT) => Ok(()),
             Err(Errno::EINTR) => Err(Errno::EINTR),
-            Err(errno) => {
-                self.give_up();
-                Err(errno)
+            Err(_) => {
+                self.give_up(&[]);
+                Ok(())
             }
         }
     }
@@ -358,10 +390,11 @@ impl Context {
     pub(crate) fn help(&self) -> bool {
         let mut state = self.lock();
         self.look(&mut state, From::Plain);
-        if state.leader || !state.requests.need_a_helper() {
+        let goes_on = state.requests.need_a_helper() || self.is_broken() && state.requests.any_begun();
+        if state.leader != 0 || !goes_on {
             let rests = !state.requests.any_thread();
             // Those who wait lead themselves.
-            state.call_followers |= !state.leader && state.followers > 0;
+            state.call_followers |= state.leader == 0 && state.followers > 0;
             self.finish(state, From::Plain);
             return rests;
         }
@@ -373,13 +406,18 @@ impl Context {
         false
     }
 
+    /// Has the kernel any of its requests?
+    pub(crate) fn has_begun(&self) -> bool {
+        self.lock().requests.any_begun()
+    }
+
     /// `aio_error` finds a request under way: it moves results, if it can without waiting for a lock.
     pub(crate) fn poll(&self) {
         if is_inside() {
             return;
         }
         let Some(mut state) = self.try_lock() else { return };
-        if state.leader {
+        if state.another_leads() {
             return;
         }
         self.gather(&mut state, From::Handler);
@@ -402,8 +440,11 @@ impl Context {
             let mut any = false;
             let over = list.iter().any(|&object| {
                 any |= !object.is_null();
+                // One that is not here may be of a ring that is gone, which still carries it.
+                let known =
+                    |requests: &mut Requests, name| requests.has(name, object) || ANY_BROKEN.load(Ordering::Relaxed);
                 // SAFETY: the caller's promise.
-                !object.is_null() && unsafe { !is_under_way(object) || !requests.has(Aiocb::name(object), object) }
+                !object.is_null() && unsafe { !is_under_way(object) || !known(requests, Aiocb::name(object)) }
             });
             over || !any
         })
@@ -505,6 +546,20 @@ impl Context {
             }
         }
     }
+}
+
+/// Has a ring of this process been closed under us?
+static ANY_BROKEN: AtomicBool = AtomicBool::new(false);
+
+/// How long a leader sleeps at most, whatever it waits for. One that is asleep for twice as long is gone.
+const LEADER_SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How often results are looked for in a ring whose descriptor is gone.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// Sleeps; not by `std::thread::sleep`, in which a thread can be cancelled.
+fn pause(time: Duration) {
+    let time = rustix::event::Timespec::try_from(time).ok();
+    let _ = rustix::event::poll(&mut [], time.as_ref());
 }
 
 /// # Safety

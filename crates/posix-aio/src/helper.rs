@@ -4,6 +4,7 @@
 //! rests while nothing of that kind is in flight, and while a thread of the program waits, which then does the work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use baio_engine::Errno;
 use rustix::thread::futex;
@@ -17,6 +18,8 @@ const STACK_BYTES: usize = 128 << 10;
 #[derive(Default)]
 pub(crate) struct Helper {
     there: AtomicBool,
+    /// Held by whoever makes it.
+    making: Mutex<()>,
     /// What it rests on; moved to wake it.
     word: AtomicU32,
     rests: AtomicBool,
@@ -25,19 +28,23 @@ pub(crate) struct Helper {
 impl Helper {
     /// Makes it, if it is not there.
     pub(crate) fn be_there(&self, context: &'static Context) -> Result<(), Errno> {
-        if self.there.load(Ordering::Relaxed) || self.there.swap(true, Ordering::SeqCst) {
+        if self.there.load(Ordering::Relaxed) {
             return Ok(());
         }
         let _inside = Inside::enter();
+        // Whoever comes meanwhile must not go on before it is known whether there is one.
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.there.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let thread = std::thread::Builder::new()
             .name("baio-posix-aio".into())
             .stack_size(STACK_BYTES);
         // The program's signals are for its own threads.
         let made = baio_shim::signals::all_blocked(|| thread.spawn(move || run(context)));
-        made.map(drop).map_err(|_| {
-            self.there.store(false, Ordering::SeqCst);
-            Errno::EAGAIN
-        })
+        self.there.store(made.is_ok(), Ordering::SeqCst);
+        drop(making);
+        made.map(drop).map_err(|_| Errno::EAGAIN)
     }
 
     /// There is work. A signal handler may call it.
@@ -61,6 +68,6 @@ fn run(context: &Context) {
         let _ = futex::wait(&helper.word, futex::Flags::PRIVATE, word, None);
         helper.rests.store(false, Ordering::SeqCst);
     }
-    // What is left to be told of a ring that is gone.
-    while !context.help() && context.lock().requests.need_a_helper() {}
+    // What is left of a ring that is gone: what the kernel still has, and whom to tell.
+    while !context.help() || context.has_begun() {}
 }

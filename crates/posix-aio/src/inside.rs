@@ -14,6 +14,11 @@ pub(crate) fn is_inside() -> bool {
     DEPTH.get() > 0
 }
 
+/// This thread, among those of the process; never 0.
+pub(crate) fn this_thread() -> usize {
+    DEPTH.with(|depth| std::ptr::from_ref(depth).addr())
+}
+
 impl Inside {
     pub(crate) fn enter() -> Inside {
         DEPTH.set(DEPTH.get() + 1);

@@ -62,7 +62,11 @@ pub(crate) fn carrier() -> Carrier {
         std::thread::yield_now();
     }
     let decided = match read(answer) {
-        Some(Carrier::Ours(context)) if context.is_broken() => decide(answer, true),
+        Some(Carrier::Ours(context)) if context.is_broken() => {
+            // What it has in flight still ends; nobody asks it any more.
+            let _ = context.helper.be_there(context);
+            decide(answer, true)
+        }
         Some(carrier) => carrier,
         None => decide(answer, false),
     };

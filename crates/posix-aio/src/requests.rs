@@ -12,6 +12,7 @@ use std::os::fd::RawFd;
 
 use baio_engine::Errno;
 use baio_engine::shared::{Call, What};
+use baio_shim::file::{self, File};
 
 use crate::abi::Aiocb;
 use crate::counted;
@@ -31,10 +32,46 @@ pub(crate) struct Request {
     pub(crate) call: Call,
     pub(crate) notice: Notice,
     pub(crate) group: u32,
+    /// Which file its number stood for. A call that is made again goes to no other.
+    pub(crate) file: Option<File>,
+    /// Bytes that went in earlier calls.
+    pub(crate) done: u32,
     /// It comes after those before it that do the same on its descriptor.
     pub(crate) ordered: bool,
     /// When it was made, for what is counted.
     pub(crate) started: u64,
+}
+
+impl Request {
+    /// Does its number still stand for its file?
+    fn has_its_number(&self) -> bool {
+        self.file.is_some() && File::of(self.call.fd) == self.file
+    }
+
+    /// A blocking write to a pipe or a socket moves everything, and io_uring only what there is room for: moves on to the rest, if so.
+    fn goes_on(&mut self, raw: i32) -> bool {
+        let (What::Write { len, .. }, Ok(moved)) = (&self.call.what, u32::try_from(raw)) else {
+            return false;
+        };
+        let is_short = moved > 0 && moved < *len && self.file.is_some_and(File::is_stream);
+        if !is_short || !self.has_its_number() || !file::blocks(self.call.fd) {
+            return false;
+        }
+        if let What::Write { pointer, len, .. } = &mut self.call.what {
+            *pointer = pointer.wrapping_add(moved as usize);
+            *len -= moved;
+        }
+        self.done += moved;
+        true
+    }
+
+    /// What its end is told as: what an error has cut short, as the bytes before it.
+    fn sum(&self, raw: i32) -> i32 {
+        match self.done {
+            0 => raw,
+            done => done as i32 + raw.max(0),
+        }
+    }
 }
 
 // SAFETY: the pointers are the program's, which has promised that any thread, and the kernel, may use them until the request ends.
@@ -252,11 +289,13 @@ impl Requests {
         let Some(place) = self.place(name).filter(|place| place.stage == Stage::Begun) else {
             return;
         };
-        let mut again = false;
+        let (mut again, mut raw) = (false, raw);
         if let Some(request) = &mut place.request {
             // The kernel has dropped it because the thread that had submitted it has ended: with threads of its own it would go on.
             let dropped = raw == -Errno::ECANCELED.raw() || raw == -Errno::EFAULT.raw() || raw == -Errno::EINTR.raw();
-            if dropped && place.again < AGAIN_MAX {
+            if request.goes_on(raw) {
+                again = true;
+            } else if dropped && place.again < AGAIN_MAX {
                 place.again += 1;
                 again = true;
             } else if raw == -Errno::ESPIPE.raw() {
@@ -269,6 +308,10 @@ impl Requests {
                 if let What::Write { flags, .. } = &mut request.call.what {
                     again = std::mem::take(flags) != 0;
                 }
+            }
+            if again && !request.has_its_number() {
+                again = false;
+                raw = if dropped { raw } else { -Errno::EBADF.raw() };
             }
         }
         place.stage = Stage::Ready;
@@ -317,7 +360,7 @@ impl Requests {
     }
 
     fn tell(&mut self, request: &Request, raw: i32) {
-        let raw = request.notice.judge(raw);
+        let raw = request.notice.judge(request.sum(raw));
         if !request.notice.is_none() {
             self.notifying -= 1;
             self.note(request.notice);
@@ -411,7 +454,8 @@ impl Requests {
                 continue;
             }
             // One that is made again had begun.
-            if stage == Stage::Begun || self.places[this as usize].again > 0 {
+            let done = place.request.as_ref().map_or(0, |request| request.done);
+            if stage == Stage::Begun || place.again > 0 || done > 0 {
                 begun += 1;
             } else {
                 if stage == Stage::Ready {
@@ -424,16 +468,29 @@ impl Requests {
         (ended, begun)
     }
 
-    /// The ring is gone: everything ends as an error.
-    pub(crate) fn fail_all(&mut self, errno: Errno) {
+    /// The ring is gone: what the kernel does not have ends as an error. It still writes what it has.
+    pub(crate) fn fail_what_has_not_begun(&mut self, errno: Errno) {
         for at in 0..self.places.len() as u32 {
-            if self.places[at as usize].stage == Stage::Begun {
-                self.begun -= 1;
-                self.places[at as usize].stage = Stage::Ready;
+            if self.places[at as usize].stage != Stage::Begun {
+                self.end(at, -errno.raw());
             }
-            self.end(at, -errno.raw());
         }
         self.ready.clear();
+    }
+
+    /// Calls that the ring never took, which count as the kernel's.
+    pub(crate) fn take_back(&mut self, calls: &[Call]) {
+        for call in calls {
+            if let Some(place) = self.place(call.name).filter(|place| place.stage == Stage::Begun) {
+                place.stage = Stage::Ready;
+                self.begun -= 1;
+            }
+        }
+    }
+
+    /// Has the kernel any?
+    pub(crate) fn any_begun(&self) -> bool {
+        self.begun > 0
     }
 
     /// A group of so many requests that are about to come; one more, so that it does not end before all have.

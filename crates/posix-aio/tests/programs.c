@@ -2,26 +2,7 @@
  * What programs do with POSIX AIO. One story a run, named by the first argument, on the file named by the second. It ends with 0 when all
  * is as POSIX says and glibc does.
  */
-#define _GNU_SOURCE
-#include <aio.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+#include "programs.h"
 
 #ifdef OLD
 /* As a program has it that was linked before glibc 2.34. */
@@ -31,77 +12,6 @@ __asm__(".symver aio_error,aio_error@GLIBC_2.2.5");
 __asm__(".symver aio_return,aio_return@GLIBC_2.2.5");
 __asm__(".symver aio_suspend,aio_suspend@GLIBC_2.2.5");
 #endif
-
-#define MUST(what) \
-	do { \
-		if (!(what)) { \
-			fprintf(stderr, "%s:%d: not so: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
-			_exit(1); \
-		} \
-	} while (0)
-
-static char bytes[64 * 4096];
-
-static struct aiocb request(int fd, long offset, size_t count, void *buffer)
-{
-	struct aiocb made;
-
-	memset(&made, 0, sizeof(made));
-	made.aio_fildes = fd;
-	made.aio_offset = offset;
-	made.aio_nbytes = count;
-	made.aio_buf = buffer;
-	made.aio_sigevent.sigev_notify = SIGEV_NONE;
-	return made;
-}
-
-static ssize_t wait_for(struct aiocb *one)
-{
-	const struct aiocb *list[] = { one };
-
-	while (aio_error(one) == EINPROGRESS)
-		MUST(aio_suspend(list, 1, NULL) == 0 || errno == EINTR);
-	return aio_error(one) == 0 ? aio_return(one) : -aio_error(one);
-}
-
-/* Writes a block and reads it back. */
-static void round_trip(int fd)
-{
-	struct aiocb one;
-
-	memset(bytes, 'a', 4096);
-	one = request(fd, 0, 4096, bytes);
-	MUST(aio_write(&one) == 0 && wait_for(&one) == 4096);
-	memset(bytes, 0, 4096);
-	one = request(fd, 0, 4096, bytes);
-	MUST(aio_read(&one) == 0 && wait_for(&one) == 4096);
-	MUST(bytes[0] == 'a' && bytes[4095] == 'a');
-}
-
-static volatile sig_atomic_t handled;
-static volatile int handled_value, handled_code, handled_status;
-static struct aiocb *asked;
-
-static void handler(int number, siginfo_t *info, void *context)
-{
-	(void)number;
-	(void)context;
-	handled_value = info->si_value.sival_int;
-	handled_code = info->si_code;
-	if (asked)
-		handled_status = aio_error(asked);
-	handled++;
-}
-
-static void handle(int number)
-{
-	struct sigaction action;
-
-	memset(&action, 0, sizeof(action));
-	action.sa_sigaction = handler;
-	action.sa_flags = SA_SIGINFO;
-	MUST(sigaction(number, &action, NULL) == 0);
-}
 
 static void story_signal(int fd)
 {
@@ -537,75 +447,6 @@ static void story_cancelled(int fd)
 	round_trip(fd);
 }
 
-static void *reads_often(void *argument)
-{
-	int fd = *(int *)argument, round;
-	char own[4096];
-
-	for (round = 0; round < 2000; round++) {
-		struct aiocb one = request(fd, 4096 * (round % 64), 4096, own);
-
-		MUST(aio_read(&one) == 0 && wait_for(&one) == 4096);
-	}
-	return NULL;
-}
-
-static void story_waiters(int fd)
-{
-	struct aiocb never, signals;
-	pthread_t all[8];
-	int ends[2], at;
-
-	/* One that sleeps all the time leads most of it. */
-	MUST(pipe(ends) == 0);
-	never = request(ends[0], 0, 1, bytes);
-	MUST(aio_read(&never) == 0);
-	for (at = 0; at < 8; at++)
-		MUST(pthread_create(&all[at], NULL, at ? reads_often : suspends, at ? (void *)&fd : (void *)&never) == 0);
-	handle(SIGUSR2);
-	for (at = 0; at < 200; at++) {
-		signals = request(fd, 0, 4096, bytes);
-		signals.aio_sigevent.sigev_notify = SIGEV_SIGNAL;
-		signals.aio_sigevent.sigev_signo = SIGUSR2;
-		MUST(aio_read(&signals) == 0 && wait_for(&signals) == 4096);
-	}
-	for (at = 1; at < 8; at++)
-		MUST(pthread_join(all[at], NULL) == 0);
-	MUST(write(ends[1], "n", 1) == 1 && pthread_join(all[0], NULL) == 0 && aio_return(&never) == 1);
-}
-
-static void *lists(void *argument)
-{
-	struct aiocb *list[] = { argument };
-
-	MUST(lio_listio(LIO_WAIT, list, 1, NULL) == 0);
-	return NULL;
-}
-
-/* The helper leads, since somebody is to be told of another request, and has to wake who waits for a list. */
-static void story_led(int fd)
-{
-	struct aiocb told, awaited;
-	int kept[2], ends[2];
-	pthread_t thread;
-
-	(void)fd;
-	MUST(pipe(kept) == 0 && pipe(ends) == 0);
-	handle(SIGUSR1);
-	told = request(kept[0], 0, 1, bytes);
-	told.aio_sigevent.sigev_notify = SIGEV_SIGNAL;
-	told.aio_sigevent.sigev_signo = SIGUSR1;
-	MUST(aio_read(&told) == 0);
-	usleep(20000);
-	awaited = request(ends[0], 0, 1, bytes + 1);
-	awaited.aio_lio_opcode = LIO_READ;
-	MUST(pthread_create(&thread, NULL, lists, &awaited) == 0);
-	usleep(20000);
-	MUST(write(ends[1], "l", 1) == 1);
-	MUST(pthread_join(thread, NULL) == 0 && bytes[1] == 'l' && handled == 0);
-	MUST(write(kept[1], "k", 1) == 1 && wait_for(&told) == 1);
-}
-
 /* Requests that all have to wait, more than are handed to the kernel at once, and one that must not wait for them. */
 static void story_many(int fd)
 {
@@ -620,79 +461,15 @@ static void story_many(int fd)
 		MUST(wait_for(&all[at]) == 4096);
 }
 
-static void story_little(int fd)
-{
-	struct rlimit memory = { 65536, 65536 }, descriptors = { 20, 20 };
-
-	MUST(setrlimit(RLIMIT_MEMLOCK, &memory) == 0 && setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
-	round_trip(fd);
-	while (dup(fd) >= 0)
-		;
-	round_trip(fd);
-}
-
-static void story_seccomp(int fd)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
-	struct aiocb one, *list[] = { &one };
-
-	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
-	round_trip(fd);
-	one = request(fd, 0, 4096, bytes);
-	MUST(lio_listio(LIO_WAIT, list, 1, NULL) == 0 && aio_return(&one) == 4096);
-	MUST(aio_fsync(O_SYNC, &one) == 0 && wait_for(&one) == 0);
-	MUST(aio_cancel(fd, NULL) == AIO_ALLDONE);
-}
-
-/* The ring's descriptor among them. */
-static void story_closed(int fd)
-{
-	struct aiocb one;
-	int at;
-
-	round_trip(fd);
-	for (at = 3; at < 100; at++)
-		if (at != fd)
-			close(at);
-	one = request(fd, 0, 4096, bytes);
-	MUST(aio_read(&one) == 0);
-	wait_for(&one);
-	round_trip(fd);
-}
-
 int main(int count, char **arguments)
 {
-	static const struct {
-		const char *name;
-		void (*story)(int);
-	} stories[] = {
+	static const struct story stories[] = {
 		{ "signal", story_signal }, { "handler", story_handler }, { "thread", story_thread },
 		{ "suspend", story_suspend }, { "cancel", story_cancel }, { "list", story_list }, { "sync", story_sync },
 		{ "append", story_append }, { "stream", story_stream }, { "fork", story_fork }, { "exec", story_exec },
 		{ "exit", story_exit }, { "close", story_close }, { "ended", story_ended }, { "poll", story_poll },
-		{ "cancelled", story_cancelled }, { "waiters", story_waiters }, { "many", story_many }, { "led", story_led },
-		{ "little", story_little }, { "seccomp", story_seccomp }, { "closed", story_closed },
+		{ "cancelled", story_cancelled }, { "many", story_many }, { NULL, NULL },
 	};
-	size_t at;
-	int fd;
 
-	MUST(count == 3);
-	alarm(30);
-	fd = open(arguments[2], O_RDWR | O_CREAT, 0600);
-	MUST(fd >= 0 && pwrite(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
-	for (at = 0; at < sizeof(stories) / sizeof(stories[0]); at++) {
-		if (strcmp(stories[at].name, arguments[1]) == 0) {
-			stories[at].story(fd);
-			return 0;
-		}
-	}
-	return 2;
+	return tell(stories, count, arguments);
 }

@@ -1,8 +1,8 @@
-//! Programs in C (`programs.c`), run on our library and on glibc's.
+//! Programs in C (`programs.c`, `straits.c`), run on our library and on glibc's.
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn run(program: &Path, story: &str, preload: Option<&Path>, file: &Path) -> Output {
@@ -18,12 +18,25 @@ fn run(program: &Path, story: &str, preload: Option<&Path>, file: &Path) -> Outp
     command.output().unwrap()
 }
 
+/// The stories of `straits.c`; all others are in `programs.c`.
+const STRAITS: [&str; 10] = [
+    "waiters", "led", "little", "seccomp", "closed", "streams", "nested", "jump", "remade", "lent",
+];
+
+fn of(story: &str) -> PathBuf {
+    common::program(if STRAITS.contains(&story) {
+        "straits.c"
+    } else {
+        "programs.c"
+    })
+}
+
 /// Runs a story on both; what ours said on standard error, and the file that ours has left.
 fn story(name: &str) -> (String, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let told = |library: Option<&Path>, file: &str| {
         let file = dir.path().join(file);
-        let told = run(common::program("programs.c"), name, library, &file);
+        let told = run(&of(name), name, library, &file);
         let said = String::from_utf8_lossy(&told.stderr).into_owned();
         assert!(
             told.status.success(),
@@ -93,14 +106,39 @@ fn few_descriptors_and_little_memory_do() {
 
 #[test]
 fn closing_what_it_has_not_opened_costs_a_program_what_is_in_flight_alone() {
+    story_of_ours("closed");
+}
+
+#[test]
+fn a_pipe_and_a_socket_take_all_of_each_write_in_order() {
+    story("streams");
+}
+
+#[test]
+fn a_handler_above_aio_suspend_may_wait_itself() {
+    story("nested");
+}
+
+#[test]
+fn a_handler_may_leave_aio_suspend_for_good() {
+    story("jump");
+}
+
+/// A story that glibc's has no like of.
+fn story_of_ours(name: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let told = run(
-        common::program("programs.c"),
-        "closed",
-        Some(common::ours()),
-        &dir.path().join("file"),
-    );
+    let told = run(&of(name), name, Some(common::ours()), &dir.path().join("file"));
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[test]
+fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
+    story_of_ours("remade");
+}
+
+#[test]
+fn what_the_kernel_still_reads_is_under_way_when_the_ring_is_gone() {
+    story_of_ours("lent");
 }
 
 /// Programs that were linked when POSIX AIO was a library of its own.

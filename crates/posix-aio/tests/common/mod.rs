@@ -2,9 +2,10 @@
 
 #![allow(dead_code, unreachable_pub)]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub const NAME: &str = "libbaio-posix-aio.so";
 
@@ -33,13 +34,15 @@ pub fn build(source: &str, to: &Path, more: &[&str]) {
 }
 
 /// A program of this directory, built once for a test program: its directory is kept as long as the tests run.
-pub fn program(source: &'static str) -> &'static Path {
-    static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
+pub fn program(source: &'static str) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<&str, (tempfile::TempDir, PathBuf)>> = Mutex::new(BTreeMap::new());
+    // One that does not build fails each test by itself.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, path) = built.entry(source).or_insert_with(|| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("program");
         build(source, &path, &["-lrt"]);
         (dir, path)
     });
-    path
+    path.clone()
 }
