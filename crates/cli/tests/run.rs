@@ -1,24 +1,15 @@
 //! Promise: `baio run` starts an unmodified program on the drop-in libraries, is as the program would have been, and says what it did.
 
+#[path = "support/drop_ins.rs"]
+mod drop_ins;
 mod support;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 
+use drop_ins::libraries;
 use serde_json::Value;
 use support::{Done, Place};
-
-/// Where libaio.so.1 is, built once.
-fn libraries() -> &'static str {
-    static BUILT: OnceLock<String> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../libaio/build.sh");
-        let told = Command::new(script).arg("dev").output().unwrap();
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-        String::from_utf8(told.stdout).unwrap().trim().to_owned()
-    })
-}
 
 /// Reads its file eight times and writes it once, by libaio, and ends with status 3.
 const PROGRAM: &str = r#"

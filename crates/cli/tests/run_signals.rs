@@ -1,27 +1,18 @@
 //! Promise: what `baio run` runs has its signals as it would have them without, and gets those that are sent to `baio run`, once.
 
+#[path = "support/drop_ins.rs"]
+mod drop_ins;
 mod support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
 
+use drop_ins::libraries;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use support::{BAIO, Place};
-
-/// Where libaio.so.1 is, built once.
-fn libraries() -> &'static str {
-    static BUILT: OnceLock<String> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../libaio/build.sh");
-        let told = Command::new(script).arg("dev").output().unwrap();
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-        String::from_utf8(told.stdout).unwrap().trim().to_owned()
-    })
-}
 
 /// `baio run` as words, up to the program.
 fn baio_run() -> Vec<String> {
@@ -42,6 +33,10 @@ static void tell(int got) {
 int main(void) {
     int all[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM};
     for (int at = 0; at < 6; at++) signal(all[at], tell);
+    sigset_t none;
+    alarm(120);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, 0);
     if (write(1, "ready\n", 6) != 6) return 1;
     for (;;) pause();
 }
@@ -99,12 +94,10 @@ impl Telling {
 }
 
 impl Drop for Telling {
-    /// Where a test has failed the program is still there.
+    /// Where a test has failed it is still there; the program then ends by its alarm.
     fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            self.signal(Signal::TERM);
-            let _ = self.child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -144,9 +137,14 @@ fn a_program_finds_its_signals_as_without_us() {
 #[test]
 fn what_is_sent_to_us_alone_goes_on_to_the_program() {
     let place = Place::new();
-    // Blocked or ignored when we began, it is the program's to say what becomes of it.
-    let ignored = ["env", "--default-signal", "--ignore-signal=HUP,INT"];
-    for before in [&ignored[..2], &ignored[..]] {
+    // Ignored or blocked when we began, it is the program's to say what becomes of it.
+    let options = [
+        "env",
+        "--default-signal",
+        "--ignore-signal=HUP,INT",
+        "--block-signal=USR1,TERM",
+    ];
+    for before in [&options[..2], &options[..]] {
         let mut program = Telling::start(&place, before, Stdio::null());
         for (signal, line) in [
             (Signal::INT, "02"),

@@ -14,6 +14,7 @@ use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
@@ -110,14 +111,37 @@ fn tell(value: *mut c_void) {
 }
 
 extern "C" fn by_signal(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the kernel gives the handler one, with the value of whoever has queued it.
-    tell(unsafe { (*info).si_value().sival_ptr });
+    if all_reach_us() {
+        // SAFETY: the kernel gives the handler one, with the value of whoever has queued it.
+        tell(unsafe { (*info).si_value().sival_ptr });
+    }
 }
 
 unsafe extern "C" fn by_thread(value: *mut c_void) {
     tell(value);
 }
 
+/// Changes whether the signal is let through to this thread.
+fn mask(how: c_int) {
+    // SAFETY: all zeros are a set, an empty one, and nobody asks what was before.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut set, signal());
+        assert_eq!(libc::pthread_sigmask(how, &raw const set, null_mut()), 0);
+    }
+}
+
+extern "C" fn block() {
+    mask(libc::SIG_BLOCK);
+}
+
+// SAFETY: functions of this section are called before `main`, with no thread but one; it makes a system call. Every thread has the mask
+// of the one that has made it: no signal goes to those that do not ask for it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BLOCK: extern "C" fn() = block;
+
+/// By a handler, in threads that let the signal through.
 fn hear_signals() {
     // SAFETY: all zeros are an action, and the handler has the three arguments that the flag says.
     unsafe {
@@ -125,6 +149,21 @@ fn hear_signals() {
         action.sa_sigaction = by_signal as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(signal(), &raw const action, null_mut()), 0);
+    }
+}
+
+/// Does every signal reach its handler? `BAIO_SIGNALS=lossy` says that it does not: then they interrupt, and nothing waits for them.
+fn all_reach_us() -> bool {
+    static ALL: OnceLock<bool> = OnceLock::new();
+    *ALL.get_or_init(|| std::env::var_os("BAIO_SIGNALS").is_none_or(|how| how != "lossy"))
+}
+
+/// So many notices of this kind are to come.
+fn notices(notify: c_int) -> i32 {
+    match notify {
+        libc::SIGEV_SIGNAL => i32::from(all_reach_us()),
+        libc::SIGEV_THREAD => 1,
+        _ => 0,
     }
 }
 
@@ -189,7 +228,7 @@ impl Worker {
         made.aiocb.event.signal = signal();
         made.aiocb.event.function = Some(by_thread);
         made.aiocb.event.value = job.cast();
-        *made.untold.get_mut() = i32::from(notify != libc::SIGEV_NONE);
+        *made.untold.get_mut() = notices(notify);
         job
     }
 
@@ -261,7 +300,7 @@ impl Worker {
             } else {
                 let mut event = (*first).aiocb.event;
                 event.notify = [libc::SIGEV_SIGNAL, libc::SIGEV_THREAD][usize::from(self.dice.roll(8) == 0)];
-                (*first).untold.fetch_add(1, Ordering::Relaxed);
+                (*first).untold.fetch_add(notices(event.notify), Ordering::Relaxed);
                 (NO_WAIT, lio_listio(NO_WAIT, list.as_ptr(), len, &raw mut event))
             }
         };
@@ -455,12 +494,18 @@ fn eight_threads_on_a_file_and_pipes() {
 }
 
 fn hammer(length: Duration) {
+    // Before a handler asks.
+    all_reach_us();
     hear_signals();
     let world = World::new();
     let workers = (0..THREADS).map(Worker::new).collect();
     let mut carried = false;
-    let work = |worker: &mut Worker| worker.work(&world);
+    let work = |worker: &mut Worker| {
+        mask(libc::SIG_UNBLOCK);
+        worker.work(&world);
+    };
     let mut workers = in_shifts(workers, length, work, || carried |= has_thread("baio-posix-aio"));
+    mask(libc::SIG_UNBLOCK);
     for worker in &mut workers {
         worker.end(&world);
         assert!(worker.ended > 0, "thread {} has seen no request end", worker.number);

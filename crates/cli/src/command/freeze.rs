@@ -24,7 +24,8 @@ use crate::command::{child, served};
 What was completed before is on the device; from then on writes and changes of the volume wait, reads go on, until COMMAND has ended.
 A copy of the volume's file that COMMAND makes is of one moment, and opens as after a crash. Only root may freeze, and the user that
 the volume's file belongs to. A volume that nobody has open is still: it is kept from being opened to write meanwhile.
-SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that are sent to baio are handed on to COMMAND. The volume thaws whatever becomes of COMMAND, and of baio.
+SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that are sent to baio are handed on to COMMAND, which finds its signals as without
+baio. The volume thaws whatever becomes of COMMAND, and of baio.
 
 Exit status: COMMAND's; 128+N if signal N has ended it; 126 if it cannot be run, 127 if there is none. 1 if the volume could not be frozen,
 or was not until the end: then a line on standard error says so, and no copy is to be trusted.
