@@ -1,6 +1,7 @@
 /* Copies a file with 32 requests in flight: cc copy.c $(pkg-config --cflags --libs baio) -o copy && ./copy FROM TO */
 #include <baio.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 enum { DEPTH = 32, CHUNK = 256 << 10 };
 
@@ -60,14 +61,16 @@ static int copy(baio_link *link, const char *from_path, const char *to_path) {
         return fail("sync");
     for (int i = 0; i < buffers; i++)
         baio_buffer_free(requests[i].buffer);
-    baio_file_close(from);
-    baio_file_close(to);
+    baio_file_close(from), baio_file_close(to);
     return 0;
 }
 
 int main(int argc, char **argv) {
+    struct stat from, to;
     if (argc != 3)
         return fprintf(stderr, "usage: copy FROM TO\n"), 2;
+    if (!stat(argv[1], &from) && !stat(argv[2], &to) && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+        return fprintf(stderr, "copy: %s and %s are one file\n", argv[1], argv[2]), 1;
     baio_link *link;
     if (baio_link_open(&link, BAIO_LINK_THREAD, NULL, NULL) < 0)
         return fail("link");

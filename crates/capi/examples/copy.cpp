@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -88,6 +89,9 @@ void copy(const char *from_path, const char *to_path) {
 int main(int argc, char **argv) {
     if (argc != 3)
         return std::fprintf(stderr, "usage: copy FROM TO\n"), 2;
+    std::error_code one_is_missing;
+    if (std::filesystem::equivalent(argv[1], argv[2], one_is_missing))
+        return std::fprintf(stderr, "copy: %s and %s are one file\n", argv[1], argv[2]), 1;
     try {
         copy(argv[1], argv[2]);
     } catch (const std::exception &error) {

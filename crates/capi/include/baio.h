@@ -497,8 +497,9 @@ int baio_link_open(struct baio_link **link,
                    const struct baio_link_options *options);
 
 /**
- * Ends everything under way, marks the volume as closed properly and gives it back; what a page cache has not written yet is written. The
- * outcomes that nobody took are lost, the buffers of these requests are the caller's again.
+ * Waits for everything under way, but for reads, which are cancelled: of a pipe they may never end. Marks the volume as closed properly and
+ * gives it back; what a page cache has not written yet is written. The outcomes that nobody took are lost, the buffers of these requests
+ * are the caller's again.
  *
  * Owner: the link is gone, also after an error, except where it was not the caller's to close (-EBADF, -EPERM, -EINVAL). Files, buffers and
  * logs of it stay handles, to be given back by their own calls; all but that fails.
@@ -568,13 +569,15 @@ int baio_log_open(struct baio_file *file,
                   struct baio_log **log);
 
 /**
- * Appends a record of up to 16 MiB. It never waits: the record is in memory, and safe once baio_log_wait() says so.
+ * Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and safe once baio_log_wait() says so.
  *
  * Owner: the library copies the bytes; they are the caller's again when the call returns.
  * Threads: the link's.
  * Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room.
  */
-int64_t baio_log_append(struct baio_log *log, const void *record, size_t bytes);
+int64_t baio_log_append(struct baio_log *log,
+                        const void *record,
+                        size_t bytes);
 
 /**
  * Waits until the record with this LSN is durable, with all before it.

@@ -14,7 +14,11 @@ use crate::failure::{Failure, Result, keep};
 
 /// Runs a call; its failure becomes a negative number and the thread's last text, and so does a panic.
 pub(crate) fn guard<T: From<c_int>>(act: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(act)) {
+    if baio_shim::forks::is_child() {
+        return T::from(keep(&forked()));
+    }
+    // A thread that is cancelled unwinds, which must not pass through Rust.
+    match baio_shim::cancel::held_off(|| catch_unwind(AssertUnwindSafe(act))) {
         Ok(Ok(value)) => value,
         Ok(Err(failure)) => T::from(keep(&failure)),
         Err(panic) => {
@@ -25,6 +29,16 @@ pub(crate) fn guard<T: From<c_int>>(act: impl FnOnce() -> Result<T>) -> T {
             T::from(keep(&Failure::new(Errno::ENOTRECOVERABLE, text, cure)))
         }
     }
+}
+
+/// A forked child must not touch its copies: a ring that it shares with its parent, threads that are not there, locks that nobody will
+/// release.
+fn forked() -> Failure {
+    Failure::new(
+        Errno::ECHILD,
+        "use baio in a forked child: its links are the parent's",
+        "fork before the first link is opened, or call exec in the child",
+    )
 }
 
 pub(crate) fn null(what: &str) -> Failure {

@@ -82,7 +82,7 @@ impl<T> Table<T> {
         };
         let (generation, held) = self.places.get_mut(place)?;
         // From 1: no ticket is 0.
-        *generation = *generation % low(GENERATION_BITS) + 1;
+        *generation += 1;
         *held = Some(value);
         Some((place as u64, *generation))
     }
@@ -101,24 +101,48 @@ impl<T> Table<T> {
         let index = usize::try_from(place).ok()?;
         let (of, held) = self.places.get_mut(index)?;
         let taken = held.take_if(|_| *of == generation)?;
-        self.free.push(index);
+        // A place whose generations are used up is not used again: an old handle would be a new one's.
+        if generation < low(GENERATION_BITS) {
+            self.free.push(index);
+        }
         Some(taken)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|(_, held)| held.as_ref())
     }
 
     /// All that it holds, one after the other.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         let Table { places, free } = self;
         let held = places.iter_mut().enumerate();
-        held.filter_map(|(index, (_, held))| held.take().inspect(|_| free.push(index)))
+        held.filter_map(|(index, (of, held))| {
+            let taken = held.take()?;
+            if *of < low(GENERATION_BITS) {
+                free.push(index);
+            }
+            Some(taken)
+        })
     }
 }
 
 pub(crate) type Things<L> = Table<Arc<Thing<L>>>;
 
 thread_local! {
-    static OF_THREAD: RefCell<Things<Local>> = const { RefCell::new(Table::new()) };
+    static OF_THREAD: OfThread = const { OfThread(RefCell::new(Table::new())) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
+/// What stands on links in this thread; closed when it ends, but in a forked child.
+struct OfThread(RefCell<Things<Local>>);
+
+impl Drop for OfThread {
+    fn drop(&mut self) {
+        if baio_shim::forks::is_child() {
+            std::mem::forget(std::mem::replace(self.0.get_mut(), Table::new()));
+        }
+    }
+}
+
 static OF_ALL: Mutex<Things<Remote>> = Mutex::new(Table::new());
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
@@ -138,7 +162,7 @@ pub(crate) trait Home: Link {
 }
 
 pub(crate) fn of_this_thread<R>(act: impl FnOnce(&mut Things<Local>) -> R) -> Option<R> {
-    OF_THREAD.try_with(|table| act(&mut table.borrow_mut())).ok()
+    OF_THREAD.try_with(|table| act(&mut table.0.borrow_mut())).ok()
 }
 
 pub(crate) fn of_any_thread<R>(act: impl FnOnce(&mut Things<Remote>) -> R) -> R {

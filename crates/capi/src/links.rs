@@ -13,7 +13,7 @@ use crate::abi::{
     BAIO_LINK_BROKER, BAIO_LINK_READ_ONLY, BAIO_LINK_REGISTER_ARENA, BAIO_LINK_SERVICE, BAIO_LINK_THREAD,
     baio_format_options, baio_link, baio_link_options,
 };
-use crate::border::{Out, grown, guard, invalid, path, text};
+use crate::border::{Out, grown, guard, invalid, path, text, unused};
 use crate::failure::{self, Failure, Result, Text};
 use crate::handles::{Handle, Home, forget, keep, look, of_any_thread, of_this_thread, on_either, this_thread};
 use crate::reaping;
@@ -65,6 +65,9 @@ fn backend_named(name: &str) -> Result<Backend> {
     })
 }
 
+/// Requests of a link, at most: more are no faster anywhere, and each costs memory.
+const SLOTS_MAX: u32 = 65_536;
+
 fn options_of(given: &baio_link_options) -> Result<Options> {
     let mut options = Options::default();
     let config = &mut options.config;
@@ -86,6 +89,10 @@ fn options_of(given: &baio_link_options) -> Result<Options> {
         ));
     }
     config.register_arena = given.flags & BAIO_LINK_REGISTER_ARENA != 0;
+    if given.slots > SLOTS_MAX {
+        let text = format!("{} slots are asked for by `options`", given.slots);
+        return Err(invalid(text, &format!("ask for at most {SLOTS_MAX}")));
+    }
     if given.slots != 0 {
         config.slots = given.slots;
         // As many as by default in proportion: a small link is not to be all reserve.
@@ -110,6 +117,10 @@ fn kept<L: Home>(link: L) -> Result<*mut baio_link> {
 
 fn open(kind: u32, path: Option<PathBuf>, given: &baio_link_options, volume: &str) -> Result<*mut baio_link> {
     let options = options_of(given)?;
+    if kind != BAIO_LINK_BROKER && (given.reconnect_ns != 0 || !volume.is_empty()) {
+        let text = "`reconnect_ns` and `volume` of `options` are for a link to a broker";
+        return Err(invalid(text, "leave them 0, or open a link of kind BAIO_LINK_BROKER"));
+    }
     let reads_only = given.flags & BAIO_LINK_READ_ONLY != 0;
     match (kind, path, reads_only) {
         (BAIO_LINK_THREAD, Some(path), true) => kept(Local::open_to_read(path, &options)?),
@@ -147,6 +158,7 @@ pub unsafe extern "C" fn baio_link_open(
     options: *const baio_link_options,
 ) -> c_int {
     guard(|| {
+        baio_shim::forks::watch();
         // SAFETY: the caller's promise, here and in what follows.
         let out = unsafe { Out::new(link, "link")? };
         let at = match path.is_null() {
@@ -177,8 +189,9 @@ fn close<L: Home>(handle: Handle) -> Result<c_int> {
     Ok(0)
 }
 
-/// Ends everything under way, marks the volume as closed properly and gives it back; what a page cache has not written yet is written. The
-/// outcomes that nobody took are lost, the buffers of these requests are the caller's again.
+/// Waits for everything under way, but for reads, which are cancelled: of a pipe they may never end. Marks the volume as closed properly and
+/// gives it back; what a page cache has not written yet is written. The outcomes that nobody took are lost, the buffers of these requests
+/// are the caller's again.
 ///
 /// Owner: the link is gone, also after an error, except where it was not the caller's to close (-EBADF, -EPERM, -EINVAL). Files, buffers and
 /// logs of it stay handles, to be given back by their own calls; all but that fails.
@@ -198,6 +211,11 @@ pub unsafe extern "C" fn baio_format(path: *const c_char, options: *const baio_f
     guard(|| {
         // SAFETY: the caller's promise.
         let (at, given) = unsafe { (self::path(path, "path")?, grown(options, "options")?) };
+        unused(&[u64::from(given.reserved)], "options")?;
+        if given.force > 1 {
+            let text = format!("`force` of `options` is {}", given.force);
+            return Err(invalid(text, "use 1 to overwrite what is there, else 0"));
+        }
         let some = |number: u64| (number != 0).then_some(number);
         let default = Format::default();
         let format = Format {

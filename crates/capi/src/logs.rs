@@ -56,7 +56,7 @@ fn append<L: Home>(handle: Handle, record: &[u8]) -> Result<i64> {
     number(look::<L>(handle, Kind::Log)?.as_log()?.append(record)?)
 }
 
-/// Appends a record of up to 16 MiB. It never waits: the record is in memory, and safe once baio_log_wait() says so.
+/// Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and safe once baio_log_wait() says so.
 ///
 /// Owner: the library copies the bytes; they are the caller's again when the call returns.
 /// Threads: the link's.

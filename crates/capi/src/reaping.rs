@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
@@ -49,6 +50,8 @@ fn forget_messages() {
 pub(crate) struct Ready {
     ids: Mutex<VecDeque<u64>>,
     bell: OwnedFd,
+    /// Threads that sleep on the bell, or are about to.
+    sleepers: AtomicUsize,
 }
 
 impl Ready {
@@ -146,7 +149,14 @@ fn claim<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<baio_outcome
     let mut pending = state.pending();
     let under_way = pending.table.remove(place, generation)?;
     pending.count -= 1;
+    let is_last = pending.count == 0;
     drop(pending);
+    if let (true, Some(How::Woken(ready))) = (is_last, state.watching.get().map(|watching| &watching.how)) {
+        // SeqCst, here and in `turn`: either it sees that nothing is under way, or we see that it sleeps.
+        if ready.sleepers.load(Ordering::SeqCst) > 0 {
+            ring(&ready.bell);
+        }
+    }
     Some(told(under_way, id, outcome))
 }
 
@@ -163,9 +173,9 @@ fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
                 let id = ready.next()?;
                 let (place, generation) = place_of(id);
                 let pending = state.pending();
-                let Some(ticket) = pending
-                    .table
-                    .get(place, generation)
+                let under_way = pending.table.get(place, generation);
+                let Some(ticket) = under_way
+                    .filter(|under_way| !under_way.is_awaited)
                     .and_then(|under_way| under_way.ticket)
                 else {
                     continue; // It was waited for by its ticket.
@@ -177,20 +187,46 @@ fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
                 }
             }
         };
-        if let Some(told) = claim(state, outcome) {
-            return Some(told);
+        if let Some(outcome) = unless_awaited(state, outcome) {
+            if let Some(told) = claim(state, outcome) {
+                return Some(told);
+            }
         }
+    }
+}
+
+/// Puts an outcome by that another thread waits for.
+fn unless_awaited<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<Outcome> {
+    let (place, generation) = place_of(outcome.tag);
+    let mut pending = state.pending();
+    match pending.table.get_mut(place, generation) {
+        Some(under_way) if under_way.is_awaited => {
+            under_way.put_by = Some(outcome);
+            None
+        }
+        _ => Some(outcome),
     }
 }
 
 /// Submits what is queued and sleeps until more may have ended, or until then.
 fn turn<L: Home>(state: &LinkState<L>, count: usize, until: Option<Time>) -> Result<()> {
-    if let Some(Watching { fd, how: How::Woken(_) }) = state.watching.get() {
+    if let Some(Watching {
+        fd,
+        how: How::Woken(ready),
+    }) = state.watching.get()
+    {
+        ready.sleepers.fetch_add(1, Ordering::SeqCst);
         let left = until.map(|at| timespec(at.since(state.link.now())));
-        match poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(error) => return Err(system("poll the descriptor of a link", error)),
-        }
+        let under_way = state.pending().count;
+        let told = match under_way {
+            0 => Ok(0),
+            _ => poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()),
+        };
+        ready.sleepers.fetch_sub(1, Ordering::SeqCst);
+        return match told {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(system("poll the descriptor of a link", error)),
+        };
     }
     let wait = Wait::Until {
         count: u32::try_from(count).unwrap_or(u32::MAX).max(1),
@@ -334,14 +370,53 @@ pub(crate) fn wait_for<L: Home>(state: &LinkState<L>, id: baio_ticket) -> Result
         let at = ended.iter().position(|outcome| outcome.tag == id);
         if let Some(outcome) = at.and_then(|at| ended.remove(at)) {
             drop(ended);
-            settle(state)?;
-            return claim(state, outcome).ok_or_else(stale);
+            return take(state, outcome);
         }
     }
-    let outcome = state.link.wait(ticket)?.ok_or_else(stale)?;
+    await_one(state, id, true);
+    let outcome = loop {
+        match state.link.wait(ticket) {
+            Ok(Some(outcome)) => break outcome,
+            Ok(None) => match put_by(state, id)? {
+                Some(outcome) => break outcome,
+                // Whoever came upon it is about to put it by.
+                None => std::thread::yield_now(),
+            },
+            Err(error) => {
+                await_one(state, id, false);
+                return Err(error.into());
+            }
+        }
+    };
+    take(state, outcome)
+}
+
+/// Claims an outcome; what settling says of the link is for the next call.
+fn take<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Result<baio_outcome> {
     let told = claim(state, outcome).ok_or_else(stale)?;
-    settle(state)?;
+    if let Err(failure) = settle(state) {
+        keep(&failure);
+    }
     Ok(told)
+}
+
+fn await_one<L: Home>(state: &LinkState<L>, id: baio_ticket, is_awaited: bool) {
+    let (place, generation) = place_of(id);
+    if let Some(under_way) = state.pending().table.get_mut(place, generation) {
+        under_way.is_awaited = is_awaited;
+    }
+    // Whoever reaps may have passed it by meanwhile.
+    if let (false, Some(How::Woken(ready))) = (is_awaited, state.watching.get().map(|watching| &watching.how)) {
+        ready.note(id);
+    }
+}
+
+/// The outcome that another thread has put by; none yet; or there is nothing to wait for any more.
+fn put_by<L: Home>(state: &LinkState<L>, id: baio_ticket) -> Result<Option<Outcome>> {
+    let (place, generation) = place_of(id);
+    let mut pending = state.pending();
+    let under_way = pending.table.get_mut(place, generation).ok_or_else(stale)?;
+    Ok(under_way.put_by.take())
 }
 
 fn wait<L: Home>(handle: Handle, id: baio_ticket) -> Result<baio_outcome> {
@@ -366,8 +441,14 @@ pub unsafe extern "C" fn baio_wait(link: *mut baio_link, ticket: baio_ticket, ou
     })
 }
 
-/// Waits for all requests of a link that closes: their buffers are the caller's again.
+/// Waits for all requests of a link that closes: their buffers are the caller's again. Reads are cancelled; of a pipe they may never end.
 pub(crate) fn end_all<L: Home>(state: &LinkState<L>) {
+    let reads: Vec<Ticket> = {
+        let pending = state.pending();
+        let reads = pending.table.iter().filter(|under_way| under_way.reads);
+        reads.filter_map(|under_way| under_way.ticket).collect()
+    };
+    reads.into_iter().for_each(|ticket| state.link.cancel(ticket));
     while state.pending().count > 0 {
         begin(state);
         while next(state).is_some() {}
@@ -415,6 +496,7 @@ pub(crate) fn watch_woken(_: &LinkState<Remote>) -> Result<Watching> {
     let ready = Ready {
         ids: Mutex::default(),
         bell: bell()?,
+        sleepers: AtomicUsize::new(0),
     };
     let fd = ready.bell.try_clone();
     let fd = fd.map_err(|error| Failure::new(Errno::of(&error), "copy an event fd", "close descriptors"))?;

@@ -65,8 +65,8 @@ fn shown(buffer: usize, length: u64) -> Result<usize> {
     }
 }
 
-/// Queues one request, and gives the ticket that C has.
-fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request) -> Result<baio_ticket> {
+/// Queues one request, and gives the ticket that C has. One that `is_awaited` is taken by nobody but `wait_for`.
+fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request, is_awaited: bool) -> Result<baio_ticket> {
     unused(&given.reserved, "request")?;
     unused(&[u64::from(given.flags)], "request")?;
     let op = op_of(given)?;
@@ -120,6 +120,9 @@ fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request) -> Resul
     };
     let under_way = UnderWay {
         tag: given.tag,
+        is_awaited,
+        put_by: None,
+        reads: matches!(op, SegmentOp::Read { .. }),
         ticket: None,
         buffer: buffer.clone(),
         _file: file.opened.clone(),
@@ -171,7 +174,7 @@ fn submit<L: Home>(handle: Handle, requests: &[baio_request], mut took: impl FnM
     let state = thing.as_link()?;
     let mut count = 0;
     for request in requests {
-        match submit_one(state, request) {
+        match submit_one(state, request, false) {
             Ok(ticket) => took(count, ticket),
             Err(failure) if count == 0 => return Err(failure),
             Err(failure) => {
@@ -181,7 +184,12 @@ fn submit<L: Home>(handle: Handle, requests: &[baio_request], mut took: impl FnM
         }
         count += 1;
     }
-    reaping::settle(state)?;
+    match reaping::settle(state) {
+        Err(failure) if count == 0 => return Err(failure),
+        // They were taken all the same.
+        Err(failure) => _ = crate::failure::keep(&failure),
+        Ok(()) => {}
+    }
     Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
@@ -229,7 +237,10 @@ fn cancel<L: Home>(handle: Handle, ticket: baio_ticket) -> Result<c_int> {
     let state = thing.as_link()?;
     let ticket = reaping::ticket_of(state, ticket)?;
     state.link.cancel(ticket);
-    reaping::settle(state)?;
+    // It is asked for all the same.
+    if let Err(failure) = reaping::settle(state) {
+        crate::failure::keep(&failure);
+    }
     Ok(0)
 }
 
@@ -245,7 +256,7 @@ pub extern "C" fn baio_cancel(link: *mut baio_link, ticket: baio_ticket) -> c_in
 fn run<L: Home>(handle: Handle, request: &baio_request) -> Result<baio_outcome> {
     let thing = look::<L>(handle, Kind::Link)?;
     let state = thing.as_link()?;
-    let ticket = submit_one(state, request)?;
+    let ticket = submit_one(state, request, true)?;
     reaping::wait_for(state, ticket)
 }
 

@@ -142,6 +142,12 @@ pub(crate) struct Pending<L: Link> {
 pub(crate) struct UnderWay<L: Link> {
     /// The caller's name for it.
     pub(crate) tag: u64,
+    /// A thread waits for this one: nobody else takes its outcome.
+    pub(crate) is_awaited: bool,
+    /// Its outcome, which another thread came upon.
+    pub(crate) put_by: Option<Outcome>,
+    /// It reads: closing need not wait for it.
+    pub(crate) reads: bool,
     /// None until it was started.
     pub(crate) ticket: Option<Ticket>,
     /// Gets its memory back.

@@ -23,6 +23,12 @@ fn copies(source: &str, compiler: &str, standard: &str) {
         "{}",
         text(&failed.stderr)
     );
+    let same = dir.path().join("from");
+    let failed = Command::new(&program).args([&same, &same]).output().unwrap();
+    assert!(
+        !failed.status.success() && std::fs::metadata(&same).unwrap().len() > 0,
+        "it was cut"
+    );
 }
 
 fn copy_of(program: &mut Command, dir: &Path, bytes: usize) {

@@ -40,6 +40,19 @@ static void on(uint32_t kind, const char *path) {
     options.more = 0, options.known.backend = 99;
     CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL);
     options.known.backend = BAIO_BACKEND_THREADS;
+    options.known.slots = 0xffffffff;
+    CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL && says("65536"));
+    options.known.slots = 0, options.known.reconnect_ns = 1;
+    CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL && says("broker"));
+    options.known.reconnect_ns = 0, options.known.volume = "main";
+    CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL && says("broker"));
+    options.known.volume = NULL;
+    baio_format_options format;
+    memset(&format, 0, sizeof format);
+    format.size = sizeof format, format.reserved = 1;
+    CHECK(baio_format(path, &format) == -EINVAL && says("reserved"));
+    format.reserved = 0, format.force = 2;
+    CHECK(baio_format(path, &format) == -EINVAL && says("force"));
     CHECK(baio_link_open(&never, kind, NULL, &options.known) == 0 && baio_link_close(never) == 0);
 
     /* Requests that cannot be. */

@@ -20,6 +20,16 @@ fn two_threads_share_a_service() {
 }
 
 #[test]
+fn threads_that_take_outcomes_at_once_lose_none() {
+    holds("tests/sharing.c");
+}
+
+#[test]
+fn a_forked_child_and_a_cancelled_thread_do_no_harm() {
+    holds("tests/process.c");
+}
+
+#[test]
 fn a_log_keeps_what_was_said_to_be_durable() {
     holds("tests/log.c");
 }

@@ -5,9 +5,11 @@
 //! | [`cancel`] | a thread is not cancelled inside a shim |
 //! | [`counters`] | what a program did with a shim, for `baio run` |
 //! | [`file`] | which file a number of the program's stands for |
+//! | [`forks`] | is this a forked child? |
 //! | [`signals`] | the program's signals are for its own threads |
 
 pub mod cancel;
 pub mod counters;
 pub mod file;
+pub mod forks;
 pub mod signals;
