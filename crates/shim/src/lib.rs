@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`cancel`] | a thread is not cancelled inside a shim |
 //! | [`counters`] | what a program did with a shim, for `baio run` |
-//! | [`file`] | which file a number of the program's stands for |
+//! | [`mod@file`] | which file a number of the program's stands for |
 //! | [`forks`] | is this a forked child? |
 //! | [`signals`] | the program's signals are for its own threads |
 
