@@ -74,7 +74,8 @@ impl Request {
 
     /// Does it have to wait for this one, which came before it?
     fn waits_for(&self, other: &Request) -> bool {
-        if other.call.fd != self.call.fd || other.sequence >= self.sequence {
+        let is_of_same = self.file.is_some() && (other.file.is_none() || other.file == self.file);
+        if other.call.fd != self.call.fd || !is_of_same || other.sequence >= self.sequence {
             return false;
         }
         match self.call.what {
@@ -215,10 +216,15 @@ impl Requests {
     pub(crate) fn insert(&mut self, mut request: Request, keep: impl FnOnce(RawFd) -> Option<Kept>) -> Option<Call> {
         self.sequence += 1;
         request.sequence = self.sequence;
-        let waits = (request.is_sync() || self.streams > 0) && self.has_to_wait(&request);
+        let may_wait = request.is_sync() || self.streams > 0 && request.file.is_none_or(File::is_stream);
+        if may_wait {
+            request.file = request.file.or_else(|| File::of(request.call.fd));
+        }
+        let waits = may_wait && self.has_to_wait(&request);
         if waits {
             request.call.kept = keep(request.call.fd);
-            request.file = request.file.or_else(|| File::of(request.call.fd));
+            // `io_submit` returns before the kernel has it.
+            request.trial = Trial::Over;
         }
         self.streams += usize::from(request.is_of_stream());
         let at = match self.free.pop() {
@@ -255,17 +261,23 @@ impl Requests {
     pub(crate) fn release(&mut self) -> (Vec<Call>, Vec<u64>) {
         let (mut free, mut lost) = (Vec::new(), Vec::new());
         let mut held = std::mem::take(&mut self.held);
-        held.retain(|&name| match self.get(name) {
-            Some(request) if self.has_to_wait(request) => true,
-            Some(request) if request.has_its_file() => {
-                free.push(request.call);
-                false
+        // One behind another that waits is not looked at: there may be thousands.
+        let mut rows = Vec::new();
+        held.retain(|&name| {
+            let Some(request) = self.get(name) else { return false };
+            let row = (request.call.fd, request.file, request.is_sync(), request.is_write());
+            if rows.contains(&row) {
+                return true;
             }
-            Some(_) => {
-                lost.push(name);
-                false
+            if self.has_to_wait(request) {
+                rows.push(row);
+                return true;
             }
-            None => false,
+            match request.has_its_file() {
+                true => free.push(request.call),
+                false => lost.push(name),
+            }
+            false
         });
         self.held = held;
         (free, lost)

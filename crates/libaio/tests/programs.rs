@@ -162,12 +162,26 @@ fn a_bad_descriptor_is_told_at_once_while_somebody_waits() {
     story_of("straits", "bad");
 }
 
-/// The original blocks in `io_submit` until there is room.
+/// A story in which the original blocks in `io_submit`.
+fn story_of_ours(name: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("straits", name, common::ours(), &dir.path().join("file"));
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[test]
+fn a_pipe_that_is_not_read_holds_up_no_other_by_its_number() {
+    story_of_ours("reused");
+}
+
+#[test]
+fn what_is_bad_is_told_at_once_behind_one_that_waits() {
+    story_of_ours("behind");
+}
+
 #[test]
 fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let told = run("straits", "remade", common::ours(), &dir.path().join("file"));
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    story_of_ours("remade");
 }
 
 #[test]

@@ -214,11 +214,61 @@ static void story_remade(int fd)
 	MUST(pread(fd, seen, sizeof(seen), 0) == sizeof(seen) && memcmp(seen, precious, sizeof(seen)) == 0);
 }
 
+/* A read that nobody answers holds up those of its own pipe, and not those of the next that has its number. */
+static void story_reused(int fd)
+{
+	io_context_t context = 0;
+	char letters[3];
+	struct iocb reads[3];
+	struct io_event event;
+	int first[2], second[2], at;
+
+	(void)fd;
+	MUST(io_setup(8, &context) == 0 && pipe(first) == 0 && pipe(second) == 0);
+	for (at = 0; at < 3; at++) {
+		prepare(&reads[at], PREAD, first[0], 0);
+		reads[at].buf = letters + at;
+		reads[at].nbytes = 1;
+	}
+	begin(context, &reads[0]);
+	begin(context, &reads[1]);
+	MUST(dup2(second[0], first[0]) == first[0]);
+	begin(context, &reads[2]);
+	MUST(write(second[1], "c", 1) == 1);
+	MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &reads[2] && letters[2] == 'c');
+	MUST(write(first[1], "ab", 2) == 2);
+	for (at = 0; at < 2; at++)
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &reads[at] && letters[at] == 'a' + at);
+}
+
+/* What is bad is told also while another of its number waits. */
+static void story_behind(int fd)
+{
+	io_context_t context = 0;
+	char letter;
+	struct iocb read, *list[] = { &read }, other = { 0 }, *others[] = { &other };
+	int ends[2];
+
+	(void)fd;
+	MUST(io_setup(8, &context) == 0 && pipe(ends) == 0);
+	prepare(&read, PREAD, ends[0], 0);
+	read.buf = &letter;
+	read.nbytes = 1;
+	MUST(io_submit(context, 1, list) == 1);
+	other = read;
+	MUST(close(ends[0]) == 0);
+	MUST(io_submit(context, 1, others) == -EBADF);
+	other.opcode = PWRITE;
+	MUST(io_submit(context, 1, others) == -EBADF);
+	_exit(0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "pipe", story_pipe }, { "socket", story_socket }, { "synced", story_synced }, { "gathering", story_gathering },
-		{ "bad", story_bad }, { "remade", story_remade },
+		{ "bad", story_bad }, { "remade", story_remade }, { "reused", story_reused },
+		{ "behind", story_behind },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

@@ -85,8 +85,10 @@ impl Context {
             let refused = locked(&self.requests).end_trial(call.name);
             if let Some((errno, request)) = refused {
                 self.count_out(request.event_fd.is_some());
-                // A sync may have waited for it.
-                self.look(None);
+                // Another may wait for it.
+                if self.look(None).is_none() {
+                    self.look_beside_waiters(started);
+                }
                 return Err(errno);
             }
         }
