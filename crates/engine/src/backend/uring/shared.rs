@@ -256,6 +256,10 @@ impl SharedRing {
 
     /// Keeps the file of this descriptor until it is given back; none when there is no place, or no such file.
     pub fn keep(&self, fd: RawFd) -> Option<Kept> {
+        if fd < 0 {
+            // By which the kernel understands that a place is to be emptied.
+            return None;
+        }
         let mut keeping = locked(&self.keeping);
         let free = keeping.get_or_insert_with(|| {
             let submitter = self.ring.submitter();
