@@ -33,7 +33,7 @@ mon data = {at}/mon
 mgr data = {at}/mgr
 osd data = {at}/osd
 osd objectstore = bluestore
-bluestore block size = 2147483648
+bluestore block size = 12884901888
 bdev ioring = false
 osd memory target = 939524096
 [client]
