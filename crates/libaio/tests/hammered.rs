@@ -52,14 +52,26 @@ struct Slot {
     gone: AtomicU32,
 }
 
+/// Held while a context that others may be about to enter goes, and while one is made, which must not get its address: there is one for all
+/// worlds, since tests that run at once share the addresses.
+static GATE: AtomicBool = AtomicBool::new(false);
+
+/// Alone with whoever else asks so. Relaxed: it keeps addresses apart, and orders nothing.
+fn at_the_gate<T>(work: impl FnOnce() -> T) -> T {
+    while GATE.swap(true, Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    let told = work();
+    GATE.store(false, Ordering::Relaxed);
+    told
+}
+
 /// What the threads share.
 struct World {
     slots: [Slot; SLOTS],
     /// For each thread, the slot that it is in; 0 for none. One word each, and not a count: threads that only come and go must not be
     /// ordered by it.
     inside: [AtomicUsize; THREADS],
-    /// Held while a context that others may be about to enter goes, and while one is made, which must not get its address.
-    gate: AtomicBool,
     /// Of twelve requests in slots, how many poll.
     polls: usize,
     /// Another one's numbers would do as well: it has nothing to read until somebody writes.
@@ -78,7 +90,6 @@ impl World {
         World {
             slots: Default::default(),
             inside: Default::default(),
-            gate: AtomicBool::new(false),
             polls,
             silent: pipe(libc::O_NONBLOCK),
             file,
@@ -86,21 +97,11 @@ impl World {
         }
     }
 
-    /// Alone with whoever else asks so. Relaxed: it keeps addresses apart, and orders nothing.
-    fn at_the_gate<T>(&self, work: impl FnOnce() -> T) -> T {
-        while self.gate.swap(true, Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
-        let told = work();
-        self.gate.store(false, Ordering::Relaxed);
-        told
-    }
-
     /// Destroys the context of a slot under the feet of the others, if there is one.
     fn destroy(&self, slot: usize) {
         let at = &self.slots[slot];
         // At the gate all of it: a next context in this slot comes when the count says that this one is gone.
-        self.at_the_gate(|| {
+        at_the_gate(|| {
             let context = at.context.swap(0, Ordering::SeqCst);
             if context == 0 {
                 return;
@@ -119,7 +120,7 @@ impl World {
     /// A context for a slot, if it has none.
     fn fill(&self, slot: usize, requests: i32) {
         let place = &self.slots[slot].context;
-        self.at_the_gate(|| {
+        at_the_gate(|| {
             if place.load(Ordering::SeqCst) == 0 {
                 place.store(set_up(requests), Ordering::SeqCst);
             }
@@ -377,7 +378,7 @@ impl Worker {
     /// A context of this thread alone.
     fn alone(&mut self, world: &World) {
         let requests = 1 + self.roll(64) as i32;
-        let context = world.at_the_gate(|| set_up(requests));
+        let context = at_the_gate(|| set_up(requests));
         let count = 1 + self.roll(16);
         let mut jobs: Vec<_> = (0..count).map(|_| self.any_job(world, FEW)).collect();
         if self.roll(2) == 0 {
