@@ -6,6 +6,8 @@
 //!
 //!     cargo test -p baio-sim --test planted_bugs -- --ignored
 
+#[path = "../../../tests/part.rs"]
+mod part;
 mod reader;
 
 use std::path::Path;
@@ -194,14 +196,18 @@ fn are_found() {
         .unwrap();
     assert!(built.success());
     let explorer = target.join("debug/baio-sim");
-    for net in NETS {
+    let bugs = part::ours(BUGS);
+    for net in NETS
+        .into_iter()
+        .filter(|net| bugs.iter().any(|(_, needed)| needed == net))
+    {
         assert_eq!(
             cast(net, &explorer, ""),
             None,
             "{net:?} finds a bug where none is planted"
         );
     }
-    let missed: Vec<&str> = BUGS
+    let missed: Vec<&str> = bugs
         .iter()
         .filter(|(bug, net)| {
             let found = cast(*net, &explorer, bug);

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
+#[path = "../../../../tests/part.rs"]
+mod part;
+
 /// A bug, the file of the test that must say so ([`LIB`] for one that stands beside its code), and the test.
 pub(crate) type Bug = (&'static str, &'static str, &'static str);
 
@@ -53,6 +56,7 @@ impl Build<'_> {
 
 /// Each test passes without a bug, and notices each of its bugs; they run with `environment`.
 pub(crate) fn are_found(bugs: &[Bug], environment: &[(&str, &str)]) {
+    let bugs = part::ours(bugs);
     let target = &Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
     let build = Build { target, environment };
     build.make(bugs.iter().map(|(_, file, _)| *file).collect());
