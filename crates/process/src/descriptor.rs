@@ -1,0 +1,118 @@
+//! The one way to make a descriptor that stays.
+//!
+//! Numbers 0, 1 and 2 are the program's standard streams, also when they are closed: a daemon closes them, and puts something else there
+//! with `dup2`, which would close what we had there without a word. So whatever is made here stands above them, and exec closes it.
+
+// The one place that makes them.
+#![allow(clippy::disallowed_methods)]
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, epoll};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::io::Result;
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
+use rustix::path::Arg;
+use rustix::time::{TimerfdClockId, TimerfdFlags};
+
+/// The first number that is no standard stream's.
+const FIRST: i32 = 3;
+
+/// The same, above the standard streams: for what another function has made.
+///
+/// # Errors
+/// No other number is free.
+pub fn above_standard(made: OwnedFd) -> Result<OwnedFd> {
+    if made.as_raw_fd() >= FIRST {
+        return Ok(made);
+    }
+    duplicate(&made)
+}
+
+/// One more of the same description (`dup`).
+///
+/// # Errors
+/// No number is free.
+pub fn duplicate(fd: impl AsFd) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, FIRST)
+}
+
+/// An event fd at 0, of which nobody waits in a read (eventfd(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn event() -> Result<OwnedFd> {
+    above_standard(rustix::event::eventfd(
+        0,
+        EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+    )?)
+}
+
+/// An epoll instance (epoll(7)).
+///
+/// # Errors
+/// As the system call.
+pub fn epoll() -> Result<OwnedFd> {
+    above_standard(epoll::create(epoll::CreateFlags::CLOEXEC)?)
+}
+
+/// A timer (timerfd_create(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn timer(clock: TimerfdClockId, flags: TimerfdFlags) -> Result<OwnedFd> {
+    above_standard(rustix::time::timerfd_create(clock, flags | TimerfdFlags::CLOEXEC)?)
+}
+
+/// Memory without a path (memfd_create(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn memory(name: impl Arg, flags: MemfdFlags) -> Result<OwnedFd> {
+    above_standard(rustix::fs::memfd_create(name, flags | MemfdFlags::CLOEXEC)?)
+}
+
+/// A file or a directory (open(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn open(path: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    above_standard(rustix::fs::open(path, flags | OFlags::CLOEXEC, mode)?)
+}
+
+/// A socket (socket(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn socket(
+    family: AddressFamily,
+    kind: SocketType,
+    flags: SocketFlags,
+    protocol: Option<Protocol>,
+) -> Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    above_standard(rustix::net::socket_with(family, kind, flags, protocol)?)
+}
+
+/// Two sockets that are connected (socketpair(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn socket_pair(
+    family: AddressFamily,
+    kind: SocketType,
+    flags: SocketFlags,
+    protocol: Option<Protocol>,
+) -> Result<(OwnedFd, OwnedFd)> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    let (one, other) = rustix::net::socketpair(family, kind, flags, protocol)?;
+    Ok((above_standard(one)?, above_standard(other)?))
+}
+
+/// The next connection of a socket that listens (accept4(2)).
+///
+/// # Errors
+/// As the system call.
+pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<OwnedFd> {
+    above_standard(rustix::net::accept_with(listener, flags | SocketFlags::CLOEXEC)?)
+}

@@ -1,0 +1,15 @@
+//! # baio-process: what we take of the process that we run in
+//!
+//! Threads, descriptors and signals belong to the program. A library may have some of its own if the program never notices.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`descriptor`] | the one way to make a descriptor that stays: above standard error, closed by exec |
+//! | [`thread`] | the one way to start a thread: no signal reaches it, it has a name, it is counted |
+//! | [`signals`] | signals kept from a thread, or from a whole program of ours |
+//!
+//! `clippy.toml` refuses what goes round these modules.
+
+pub mod descriptor;
+pub mod signals;
+pub mod thread;

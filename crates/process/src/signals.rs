@@ -1,0 +1,50 @@
+//! Signals, kept from a thread for a while.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use libc::sigset_t;
+
+/// While it lives, this thread is not disturbed by the signals that it was made for, nor are threads that it starts.
+#[must_use = "they are blocked while this lives"]
+pub struct Blocked {
+    before: sigset_t,
+    // The mask is a thread's own: whoever dropped this in another one would change that one's.
+    _here: PhantomData<*const ()>,
+}
+
+impl Blocked {
+    /// All that can be blocked.
+    pub fn all() -> Blocked {
+        let mut all = MaybeUninit::<sigset_t>::zeroed();
+        // SAFETY: the set is ours; zeros are one, which the call fills.
+        let all = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            all.assume_init()
+        };
+        Blocked::these(&all)
+    }
+
+    fn these(set: &sigset_t) -> Blocked {
+        let mut before = MaybeUninit::<sigset_t>::zeroed();
+        // SAFETY: both sets are there, and zeros are a set: it is one whatever the call does.
+        let before = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, set, before.as_mut_ptr());
+            before.assume_init()
+        };
+        Blocked {
+            before,
+            _here: PhantomData,
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set that this thread had; nobody asks for the one that it has.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+    }
+}
