@@ -21,6 +21,7 @@
 //! | [`mangle`] | damaged volumes, and everything that looks at them or repairs them |
 //! | [`memory`] | how much memory a thread has taken at most |
 //! | [`outside`] | the file of a volume is cut off, lengthened, or copied while it is in use |
+//! | [`nbd`] | a network block device that loses power, for the real program on the real kernel |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`log`] | the durable log: crash after crash on one medium, and rot |
 //! | [`wal`] | databases in a volume: pages that wait for their log |
@@ -51,6 +52,7 @@ pub mod mangle;
 pub mod memory;
 pub mod model;
 pub mod mutate;
+pub mod nbd;
 pub mod observe;
 pub mod oracle;
 pub mod order;

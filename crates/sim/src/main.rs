@@ -43,6 +43,8 @@ enum Command {
     Log(command::log::Args),
     /// Databases whose pages wait for their logs: no page is ahead of its log, and together they hold every durable change
     Wal(command::Asked),
+    /// A network block device that loses power and fails requests, on a socket or mounted as a file
+    Nbd(command::nbd::Args),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
     Engine(command::engine::Args),
 }
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => command::soak::run(&args),
         Command::Log(args) => command::log::run(&args),
         Command::Wal(args) => command::wal::run(&args),
+        Command::Nbd(args) => command::nbd::run(&args),
         Command::Engine(args) => command::engine::run(&args),
     }
 }

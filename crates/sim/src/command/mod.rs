@@ -15,6 +15,7 @@ pub(crate) mod format;
 pub(crate) mod images;
 pub(crate) mod log;
 pub(crate) mod mutate;
+pub(crate) mod nbd;
 pub(crate) mod outside;
 pub(crate) mod rot;
 pub(crate) mod said;
