@@ -327,3 +327,27 @@ fn the_words_of_fio_are_ours() {
         );
     }
 }
+
+/// A job file is fio's: here it is a file like any other, whose bytes are read or written.
+#[test]
+fn a_name_that_ends_as_a_job_file_s_is_a_file() {
+    let place = Place::new();
+    place.write("x.fio", &support::random_bytes(64 << 10, 1));
+    let told = stress(&place, "x.fio --rw read --once");
+    assert_eq!(told["requests"], 16);
+}
+
+/// A run that writes little keeps what it does not write: a file is filled up behind its last byte.
+#[test]
+fn filling_up_begins_behind_what_exists() {
+    let place = Place::new();
+    let before = support::random_bytes(5000, 1);
+    for mode in ["direct", "kernel"] {
+        place.write("data", &before);
+        let line = format!("stress data --rw write --size 1M --io-size 4K --mode {mode} --request-size");
+        place.baio(&format!("{line} 4K")).succeeds();
+        let after = place.read("data");
+        assert_eq!(after.len(), 1 << 20);
+        support::assert_same(&before[4096..], &after[4096..5000], "what lay behind the only request");
+    }
+}

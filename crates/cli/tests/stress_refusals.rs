@@ -1,10 +1,15 @@
 //! Promise: what `baio stress` must not or cannot do is refused before anything is changed, with need and cure.
 
+#[path = "support/confined.rs"]
+mod confined;
 #[path = "support/refusals.rs"]
 mod refusals;
 mod support;
 
-use support::Place;
+use std::os::unix::fs::PermissionsExt;
+
+use confined::Confined;
+use support::{Done, Place};
 
 #[test]
 fn nothing_precious_is_written_over_unasked() {
@@ -95,6 +100,8 @@ fn a_volume_in_use_is_not_overwritten_even_with_force() {
 fn command_lines_that_make_no_sense() {
     refusals::refuses(&[
         ("stress", 2, "EUSAGE"),
+        ("stress --job f", 2, "EUSAGE"),
+        ("stress f --directory .", 2, "EUSAGE"),
         ("stress empty", 2, "EUSAGE"),
         ("stress new", 1, "ENOENT"),
         ("stress new --size 64K --stages read,randread", 1, "ENOENT"),
@@ -175,4 +182,21 @@ fn only_our_own_cache_is_filled_before() {
         place.baio(&format!("stress f --once {line} --json")).fails_with(2);
     }
     place.baio("stress f --once --warm 100 --mode cached").succeeds();
+}
+
+/// As where the limit of processes is reached.
+#[test]
+fn where_no_thread_can_be_had_the_run_fails_and_says_so() {
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let data = place.path().join("data").to_str().unwrap().to_owned();
+    std::fs::write(&data, [7; 65536]).unwrap();
+    let confined = Confined::new().without(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    let words = ["stress", &data, "--threads", "4", "--backend", "sync", "--once"];
+    let told = Done(confined.run(support::BAIO, &words)).fails_with(1);
+    let said = told.errors();
+    assert!(
+        said.contains("4 threads that run at once") && said.contains("ulimit -u"),
+        "{said}"
+    );
 }

@@ -47,8 +47,6 @@ pub(crate) struct Job {
     pub(crate) seed: u64,
     /// The first lane that ends a stage ends it for all.
     pub(crate) stonewall: bool,
-    /// Its progress is shown, where somebody looks.
-    pub(crate) is_shown: bool,
 }
 
 /// What requests are made on.
@@ -288,7 +286,6 @@ impl Job {
             verify: None,
             seed: 1,
             stonewall: false,
-            is_shown: true,
         }
     }
 

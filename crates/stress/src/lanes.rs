@@ -35,7 +35,7 @@ pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Repo
 fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     let ledgers = ledgers(job);
     let shared = Arc::new(T::share(job)?);
-    let board = Board::new(job.lanes.len(), job.is_shown);
+    let board = Board::new(job.lanes.len());
     let mut stages = Vec::new();
     std::thread::scope(|scope| {
         let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
@@ -85,11 +85,11 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
 }
 
 /// The system gives no further thread.
-pub(crate) fn no_thread(command: &'static str, wanted: usize, error: &std::io::Error) -> Failure {
+fn no_thread(command: &'static str, wanted: usize, error: &std::io::Error) -> Failure {
     Failure::from_io(command, error)
         .on("a thread")
         .needing(format!("{wanted} threads that run at once"))
-        .cured_by("take fewer threads or clones, or raise the limit of processes (ulimit -u)")
+        .cured_by("take fewer threads, or raise the limit of processes (ulimit -u)")
 }
 
 fn ledgers(job: &Job) -> Vec<Arc<Ledger>> {
@@ -165,11 +165,11 @@ struct Board {
 }
 
 impl Board {
-    fn new(lanes: usize, is_shown: bool) -> Board {
+    fn new(lanes: usize) -> Board {
         Board {
             meeting: Meeting::new(lanes),
             signals: Signals {
-                ended: Terminal::of_stderr().filter(|_| is_shown).map(|_| Arc::default()),
+                ended: Terminal::of_stderr().map(|_| Arc::default()),
                 ..Signals::default()
             },
             reports: Mutex::new(Vec::new()),

@@ -33,7 +33,6 @@
 //! | `cache_counts.rs` | what our own cache has done |
 //! | `measurement.rs`, `costs.rs` | the shape of a result that every side of a comparison has; what a process has cost |
 //! | `command/stress/`, `command/aio_stress/` | what is typed, what it means, how it is shown |
-//! | `command/fio/` | job files of fio |
 //!
 //! Sources: seed 001 §3.6 and §7.3 (aio-stress). `docs/stress.md` is for users.
 

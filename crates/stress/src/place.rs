@@ -4,7 +4,7 @@
 //! a mounted or claimed device stays refused, and so does a volume that a process serves.
 
 use std::fs::File as StdFile;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
@@ -31,12 +31,7 @@ pub(crate) struct Place {
     /// In bytes; 0 for what is missing.
     pub(crate) size: u64,
     pub(crate) holds_volume: bool,
-    /// Device and inode of what is there: the same by every name.
-    pub(crate) inode: Option<Inode>,
 }
-
-/// The number of a device, and of an inode on it.
-pub(crate) type Inode = (u64, u64);
 
 /// Held while a device or a volume image is written over, so that nobody else takes it meanwhile.
 #[derive(Debug)]
@@ -63,7 +58,6 @@ impl Place {
             kind,
             size,
             holds_volume,
-            inode: Some((metadata.dev(), metadata.ino())),
         };
         let kind = metadata.file_type();
         if kind.is_file() {
@@ -89,7 +83,6 @@ impl Place {
             kind: Kind::Missing,
             size: 0,
             holds_volume: false,
-            inode: None,
         }
     }
 

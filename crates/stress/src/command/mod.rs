@@ -7,7 +7,6 @@ use crate::result::{Report, StageReport};
 use crate::{Claim, Job, Want};
 
 pub(crate) mod aio_stress;
-pub(crate) mod fio;
 pub(crate) mod stress;
 
 /// Makes the files that are missing, and runs; `watch` sees each stage that has ended. Beside the report stands the first

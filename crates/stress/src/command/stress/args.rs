@@ -1,8 +1,5 @@
 //! `baio stress` as typed.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use baio_console::duration::{parse_duration, parse_runtime};
@@ -10,17 +7,12 @@ use baio_console::memory_limit::Room;
 use baio_console::size::Size;
 use baio_console::target::TypedTarget;
 use baio_engine::Durability;
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use crate::job::{Backend, Mode, Rw};
-use crate::place::Inode;
-
-/// How far a file may be filled up for a job that only reads: the files that earlier jobs of the same job file have made, or fill up
-/// because they write. Nothing else that exists is touched.
-pub(crate) type Own = HashMap<Inode, u64>;
 
 /// `baio stress`
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 A run that writes overwrites its target: an existing file or a segment of mine without asking, a volume image or a device
 or somebody else's segment only with --force. It makes a missing file, really written, which stays (--size, default 1G). A run that
@@ -29,8 +21,6 @@ Without --once, --io-size, --stages or --runtime a run lasts 5 seconds. With --s
 is followed by a sync if it writes; with --runtime it lasts that long.
 Several threads share each file out between them; each has an engine of its own. A segment has one owner: its threads share
 it by --service.
-A job file of fio runs as far as its options are among those that docs/stress.md lists; --size, --runtime and --directory stand for
-those of the file.
 Exit status: 1 a request failed, 3 a block did not verify, 4 a threshold was missed.
 
 Examples:
@@ -38,27 +28,11 @@ Examples:
   baio stress /tmp/file
   baio stress /tmp/vol#log --rw randwrite --request-size 16K --durability data --json
   baio stress /tmp/file --stages write,read,randwrite,randread --size 256M --verify
-  baio stress jobs.fio --size 64M --runtime 2 --directory /tmp
   baio stress /dev/loop0 --rw randread --depth 1 --runtime 10s --max-p99 500us")]
 pub struct StressArgs {
-    /// The file, device or segment; or a job file of fio, whose name ends in .fio
-    #[arg(
-        value_name = "TARGET",
-        required = false,
-        required_unless_present = "job",
-        default_value = "",
-        hide_default_value = true
-    )]
+    /// The file, device or segment
+    #[arg(value_name = "TARGET")]
     pub(crate) target: TypedTarget,
-    /// A job file of fio, whatever its name
-    #[arg(long, value_name = "FILE")]
-    pub(crate) job: Option<PathBuf>,
-    /// Where the files of a job file are, in place of its own directories
-    #[arg(long, value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
-    /// Of a job file: missing files are made for runs that only read, too, for it says what they are to be.
-    #[arg(skip)]
-    pub(crate) lays_out: Option<Arc<Own>>,
     /// What to do
     #[arg(long, value_name = "PATTERN", default_value = "randread")]
     pub(crate) rw: Rw,
@@ -154,24 +128,7 @@ pub struct StressArgs {
 /// Requests in flight unless `--depth` says otherwise.
 const DEPTH_DEFAULT: u32 = 32;
 
-/// The definition alone, for defaults.
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: StressArgs,
-}
-
 impl StressArgs {
-    /// On a target, with everything else as it is when nothing is typed.
-    pub(crate) fn on(target: &TypedTarget) -> StressArgs {
-        // Nothing that a user has typed is parsed here; a test keeps it from panicking.
-        let Line { args } = Line::parse_from(["stress", "-"]);
-        StressArgs {
-            target: target.clone(),
-            ..args
-        }
-    }
-
     /// Requests that each thread keeps in flight.
     pub(crate) fn depth(&self) -> u32 {
         self.depth.unwrap_or_else(|| {
@@ -219,21 +176,5 @@ impl From<TypedDurability> for Durability {
             TypedDurability::Data => Durability::Data,
             TypedDurability::Full => Durability::Full,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use super::*;
-
-    #[test]
-    fn everything_but_the_target_has_a_default() {
-        let target = TypedTarget::from(OsString::from("f"));
-        let args = StressArgs::on(&target);
-        assert_eq!((args.target, args.read_percent, args.once), (target, 50, false));
-        assert!(Line::try_parse_from(["stress"]).is_err(), "a target or a job file");
-        assert!(Line::try_parse_from(["stress", "--job", "f"]).is_ok());
     }
 }

@@ -10,64 +10,16 @@ pub(crate) mod args;
 pub(crate) mod plan;
 pub(crate) mod print;
 
-use std::io::{self, Write};
-
-use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::output::Answer;
-use serde::Serialize;
 
 use super::carry_out;
-use super::fio::{self, Jobs};
 use crate::measurement::Measurement;
 use args::{StressArgs, TypedDurability};
 use plan::Plan;
 use print::{Missed, Stressed};
 
-/// What a run or a job file has to say.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum Told {
-    /// Of one target.
-    One(Box<Stressed>),
-    /// Of a job file.
-    Jobs(Jobs),
-}
-
-impl Answer for Told {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Told::One(stressed) => stressed.write_text(out),
-            Told::Jobs(jobs) => jobs.write_text(out),
-        }
-    }
-
-    fn exit_status(&self) -> ExitStatus {
-        match self {
-            Told::One(stressed) => stressed.exit_status(),
-            Told::Jobs(jobs) => jobs.exit_status(),
-        }
-    }
-}
-
 /// Runs, and shows what came out.
-pub(crate) fn run(args: StressArgs) -> Result<Told, Failure> {
-    if let Some(path) = fio::meant(&args) {
-        return fio::run(&args, &path).map(Told::Jobs);
-    }
-    if args.directory.is_some() {
-        return Err(
-            Failure::usage(plan::COMMAND, "only a job file has files to put somewhere")
-                .on("--directory")
-                .needing("a job file of fio")
-                .cured_by("leave it out, and name the target with its path"),
-        );
-    }
-    one(args).map(|stressed| Told::One(Box::new(stressed)))
-}
-
-/// One target.
-fn one(args: StressArgs) -> Result<Stressed, Failure> {
+pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
     let Plan {
         mut job,
         size,

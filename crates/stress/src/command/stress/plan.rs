@@ -159,10 +159,7 @@ fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
     let writes = stages.iter().any(|stage| stage.rw.writes());
     let places = paths.iter().map(|path| Place::look(COMMAND, path));
     let places = places.collect::<Result<Vec<_>, _>>()?;
-    if let Some(missing) = places
-        .iter()
-        .find(|place| place.kind == Kind::Missing && !writes && args.lays_out.is_none())
-    {
+    if let Some(missing) = places.iter().find(|place| place.kind == Kind::Missing && !writes) {
         return Err(nothing_to_read(&missing.path));
     }
     let size = common_size(args, &places, writes)?;
@@ -345,8 +342,7 @@ fn common_size(args: &StressArgs, places: &[Place], writes: bool) -> Result<u64,
             }
             (Kind::File | Kind::Device, None) => size = size.min(place.size),
             (Kind::File | Kind::Device, Some(asked)) if asked <= place.size => {}
-            (Kind::File, Some(asked)) if writes || may_grow(args, place, asked) => {}
-            (Kind::File | Kind::Device, Some(asked)) if args.lays_out.is_some() => return Err(too_short(place, asked)),
+            (Kind::File, Some(_)) if writes => {}
             (Kind::File | Kind::Device, Some(asked)) => {
                 let said = format!(
                     "it has {}, and --size asks for {}",
@@ -362,35 +358,6 @@ fn common_size(args: &StressArgs, places: &[Place], writes: bool) -> Result<u64,
         }
     }
     whole_requests(args, size, &args.target.to_string())
-}
-
-/// Has the job file made this file itself, or does it fill it up anyway?
-fn may_grow(args: &StressArgs, place: &Place, asked: u64) -> bool {
-    let until = place
-        .inode
-        .and_then(|inode| args.lays_out.as_ref()?.get(&inode).copied());
-    until.is_some_and(|until| asked <= until)
-}
-
-/// A job that only reads leaves what exists as it is.
-fn too_short(place: &Place, asked: u64) -> Failure {
-    let (what, cure) = match (place.kind, place.holds_volume) {
-        (_, true) => ("a volume", "write a smaller size= into the job file, or pass --size"),
-        (Kind::Device, false) => ("a device", "write a smaller size= into the job file, or pass --size"),
-        (Kind::File | Kind::Missing, false) => (
-            "a file",
-            "write a smaller size= into the job file, pass --size, or make the file longer first",
-        ),
-    };
-    let said = format!(
-        "it has {}, and a job that only reads, and so changes nothing that exists, asks for {}",
-        format_size(place.size),
-        format_size(asked)
-    );
-    Failure::usage(COMMAND, said)
-        .on(place.path.display().to_string())
-        .needing(format!("{what} of at least {asked} bytes, or one that is missing"))
-        .cured_by(cure)
 }
 
 /// Cuts a size to whole requests; there must be one for every thread.
