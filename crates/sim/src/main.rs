@@ -45,6 +45,8 @@ enum Command {
     Wal(command::Asked),
     /// A network block device that loses power and fails requests, on a socket or mounted as a file
     Nbd(command::nbd::Args),
+    /// The real program on a block device whose reads fail
+    Powercut(command::powercut::Args),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
     Engine(command::engine::Args),
 }
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Log(args) => command::log::run(&args),
         Command::Wal(args) => command::wal::run(&args),
         Command::Nbd(args) => command::nbd::run(&args),
+        Command::Powercut(args) => command::powercut::run(&args),
         Command::Engine(args) => command::engine::run(&args),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod log;
 pub(crate) mod mutate;
 pub(crate) mod nbd;
 pub(crate) mod outside;
+pub(crate) mod powercut;
 pub(crate) mod rot;
 pub(crate) mod said;
 pub(crate) mod soak;

@@ -1,0 +1,112 @@
+//! Where a story runs: a folder, the device in it, and a watch over the time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::nbd::{Disk, Mount, Server};
+
+/// A round that takes longer hangs: most take a tenth of a second.
+const PATIENCE_SECONDS: u64 = 120;
+
+/// Rounds that have begun; the watch looks whether it moves.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+/// A folder of its own with a device in it, served and mounted. All of it goes when it is dropped.
+#[derive(Debug)]
+pub struct Bench {
+    mount: Option<Mount>,
+    _server: Server,
+    /// The device.
+    pub disk: Arc<Disk>,
+    dir: PathBuf,
+}
+
+impl Bench {
+    /// One of this size.
+    ///
+    /// # Errors
+    /// What it needs is not there: nbdfuse, or the right to mount.
+    pub fn new(size: u64, seed: u64) -> Result<Bench, String> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        for tool in ["nbdfuse", "setpriv"] {
+            let found = Command::new("sh")
+                .args(["-c", &format!("command -v {tool} >/dev/null")])
+                .status();
+            if !found.is_ok_and(|status| status.success()) {
+                return Err(format!("{tool} is not installed"));
+            }
+        }
+        if !Path::new("/dev/fuse").exists() {
+            return Err("there is no /dev/fuse".into());
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("baio-powercut-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let disk = Arc::new(Disk::new(size, seed));
+        let server = Server::start(&disk, &dir.join("socket")).map_err(|error| error.to_string())?;
+        let mut bench = Bench {
+            mount: None,
+            _server: server,
+            disk,
+            dir,
+        };
+        bench.mount_anew()?;
+        Ok(bench)
+    }
+
+    /// As after a start of the machine: nothing of the old mount is left.
+    ///
+    /// # Errors
+    /// It cannot be mounted.
+    pub fn mount_anew(&mut self) -> Result<(), String> {
+        self.mount = None;
+        let mount = Mount::new(&self.dir.join("socket"), &self.device(), self.disk.size())?;
+        self.mount = Some(mount);
+        Ok(())
+    }
+
+    /// The device, as a file.
+    #[must_use]
+    pub fn device(&self) -> PathBuf {
+        self.dir.join("disk")
+    }
+
+    /// A file beside the device, on the host.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.mount = None;
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A round begins: `replay` is what to run if it never ends.
+pub fn begins(replay: &str) {
+    let round = BEGUN.fetch_add(1, Ordering::Relaxed) + 1;
+    let replay = replay.to_owned();
+    // Not told when the round ends: it looks whether another has begun, and goes.
+    let watch = thread::Builder::new().name("watch".into()).spawn(move || {
+        thread::sleep(Duration::from_secs(PATIENCE_SECONDS));
+        if BEGUN.load(Ordering::Relaxed) == round {
+            eprintln!("baio-sim: a round hangs since {PATIENCE_SECONDS} s\nreplay: {replay}");
+            std::process::abort();
+        }
+    });
+    drop(watch);
+}
+
+/// The last round has ended.
+pub fn ends() {
+    BEGUN.fetch_add(1, Ordering::Relaxed);
+}
