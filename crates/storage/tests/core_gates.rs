@@ -5,12 +5,13 @@ mod harness;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use baio_engine::sim::Disk;
-use baio_engine::{File, Wait};
+use baio_engine::{Durability, File, Memory, Wait};
 use baio_storage::cache::{CacheConfig, CacheError, GateId};
-use baio_storage::{Access, Core, Error, Fault, Format, Handle};
-use harness::{BLOCK, open_simulated, simulated_disk, start, sync_request};
+use baio_storage::{Access, Core, Error, Fault, Format, Handle, Mode, SegmentOp, SegmentRequest};
+use harness::{BLOCK, open_simulated, read_request, simulated_disk, start, sync_request, write_request};
 
 const PAGES: usize = 64;
 
@@ -231,4 +232,52 @@ fn a_close_waits_for_the_logs_that_the_core_drives() {
     assert_eq!(core.oldest_recovery_lsn_of(log_b), Some(10));
     core.log_ended(log_a);
     assert!(core.close().is_err());
+}
+
+/// Nothing is at the device, and only the doorbell or a time can end the wait. A turn that came back at once would be made again, for ever.
+#[test]
+fn a_turn_sleeps_while_everybody_waits_for_a_log() {
+    let asked: [fn(&Core, Handle) -> SegmentRequest; 6] = [
+        |_, handle| sync_request(handle),
+        |_, handle| SegmentRequest {
+            op: SegmentOp::Fence,
+            ..sync_request(handle)
+        },
+        |core, handle| read_request(core, handle, BLOCK as u64, BLOCK),
+        |core, handle| write_request(core, handle, BLOCK as u64, &[2; BLOCK]),
+        |core, handle| SegmentRequest {
+            durability: Durability::Data,
+            mode: Mode::Cached,
+            ..write_request(core, handle, BLOCK as u64, &[2; BLOCK])
+        },
+        |_, handle| {
+            let (offset, len) = (BLOCK as u64, BLOCK as u64);
+            SegmentRequest::new(handle, SegmentOp::Zero { offset, len }, Memory::None)
+        },
+    ];
+    for asked in asked {
+        let disk = disk();
+        let (mut core, all) = databases(&[&disk]);
+        let (handle, gate) = all[0];
+        change(&mut core, handle, 1, 500, 1);
+        let request = asked(&core, handle);
+        let op = request.op;
+        let ticket = start(&mut core, request);
+        turns(&mut core);
+        let until = core.engine().now().after(Duration::from_secs(10));
+        let mut made = 0;
+        while core.engine().now() < until {
+            let wait = Wait::Until {
+                count: 1,
+                min_wait: Duration::ZERO,
+                deadline: Some(until),
+            };
+            core.turn(wait).unwrap();
+            made += 1;
+            assert!(made < 100, "{op:?}: {made} turns, and it is {:?}", core.engine().now());
+        }
+        assert!(core.poll(ticket, None).is_pending(), "{op:?}");
+        core.set_durable_lsn_of(gate, 500).unwrap();
+        assert!(core.wait(ticket).unwrap().unwrap().result.is_ok(), "{op:?}");
+    }
 }

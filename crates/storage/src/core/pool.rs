@@ -287,7 +287,7 @@ impl Core {
                 self.note_what_waits();
                 return outcome.ok_or_else(nothing);
             }
-            let is_idle = self.engine.in_flight() + self.engine.completed() == 0 && !self.has_news();
+            let is_idle = self.is_engine_idle() && !self.has_news();
             // The engine may be busy with what has nothing to do with it: deadlines, others' requests.
             if let Some(lsn) = self.only_caller_helps(is_idle) {
                 self.cancel(ticket);

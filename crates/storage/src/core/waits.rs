@@ -40,11 +40,11 @@ impl Core {
             return wait;
         };
         let due = self.next_due();
-        let is_idle = self.engine.in_flight() + self.engine.completed() == 0;
-        let times_somebody = self.requests.next_deadline().is_some() || self.logs.under_way() > 0;
-        if is_idle && (times_somebody || self.requests.waiting() > 0 || !self.with_threads.is_empty()) {
-            // The engine would not sleep for want of requests of its own.
-            count = 0;
+        if self.is_engine_idle() {
+            // An idle engine that is asked for a count returns at once. Whoever waits, waits here.
+            if self.in_flight() > 0 {
+                count = 0;
+            }
         } else if self.cached.is_some() || self.logs.any() {
             count = count.max(u32::from(self.engine.in_flight() > 0));
         }
@@ -56,6 +56,12 @@ impl Core {
             min_wait,
             deadline: deadline.into_iter().chain(due).min(),
         }
+    }
+
+    /// Has the engine nothing at all, so that only the doorbell or a time can end a sleep?
+    #[must_use]
+    pub fn is_engine_idle(&self) -> bool {
+        self.engine.in_flight() + self.engine.completed() == 0
     }
 
     /// When something here has to be looked at that the engine does not know of: a request is overdue, or the cleaner has something to
