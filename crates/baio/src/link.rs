@@ -6,6 +6,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
+use baio_client::WaitPlace;
 use baio_engine::{Buffer, Memory, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::log::Appender;
@@ -361,9 +362,18 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         waker: &Waker,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest>;
 
-    /// Wakes `waker` when a slot may be free, and at `until` if whoever reaps sleeps in this link.
+    /// Wakes `waker` when a slot has come free for it, and at `until` if whoever reaps sleeps in this link. Who has a place in the line
+    /// gives it up by one of the next two.
     #[doc(hidden)]
-    fn wake_when_room(&self, waker: &Waker, until: Option<Time>);
+    fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>);
+
+    /// Who waited here has its slot.
+    #[doc(hidden)]
+    fn room_taken(&self, place: WaitPlace);
+
+    /// Who waited here does so no more.
+    #[doc(hidden)]
+    fn leave_room(&self, place: WaitPlace);
 
     /// Why the link takes no requests any more; `None` while it does.
     #[doc(hidden)]

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::{self, Begun, Command, Doing, Reply};
+use baio_client::WaitPlace;
 use baio_engine::{Buffer, Doorbell, Errno, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
@@ -52,8 +53,10 @@ struct Inner {
     reapers: Cell<u32>,
     /// Those who drive the link from outside loops, to be woken when there is something new to submit.
     drivers: RefCell<Vec<Waker>>,
-    /// Futures that found every slot taken.
+    /// Futures that found every place of the table taken.
     room: Room,
+    /// Streams and timers that found every slot of the engine taken.
+    slots: Room,
     /// Kept for the next turn, so that turns allocate nothing.
     fired: Cell<Vec<Waker>>,
     /// Requests that went through a buffer of the arena, and their bytes.
@@ -143,6 +146,7 @@ impl Local {
             reapers: Cell::new(0),
             drivers: RefCell::default(),
             room: Room::default(),
+            slots: Room::default(),
             fired: Cell::new(Vec::new()),
             bounced: Cell::new((0, 0)),
             ours: Ours::default(),
@@ -172,10 +176,12 @@ impl Local {
         match borrowed.as_mut() {
             Some(core) => {
                 let done = act(core);
-                let freed = core.places_freed();
+                let (freed, free) = core.places_freed();
+                let ended = core.engine().completions();
                 drop(borrowed);
                 self.clear_up();
-                self.0.room.wake_if_freed(freed);
+                self.0.room.wake_if_freed(freed, free);
+                self.0.slots.wake_if_freed(ended, usize::MAX);
                 done
             }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
@@ -216,9 +222,14 @@ impl Local {
         self.take_ours();
     }
 
-    /// Wakes whoever waits for a slot.
-    pub(crate) fn wake_room(&self) {
-        self.0.room.wake();
+    /// Those who wait for a slot of the engine.
+    pub(crate) fn slots(&self) -> &Room {
+        &self.0.slots
+    }
+
+    fn wake_all_who_wait(&self) {
+        self.0.room.wake_all();
+        self.0.slots.wake_all();
     }
 
     pub(crate) fn ours(&self) -> &Ours {
@@ -277,7 +288,7 @@ impl Link for Local {
             self.turn(Wait::one())?;
         }
         let core = self.0.core.borrow_mut().take();
-        self.0.room.wake();
+        self.wake_all_who_wait();
         self.call_driver();
         let Some(core) = core else { return Ok(()) };
         let name = core.volume_name();
@@ -425,11 +436,19 @@ impl Link for Local {
         Ok((ticket, self.poll(ticket, waker)))
     }
 
-    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
-        self.0.room.add(waker.clone(), until);
+    fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
+        self.0.room.wait(place, waker.clone(), until);
         if until.is_some() {
             self.call_driver(); // It may have to wake up sooner.
         }
+    }
+
+    fn room_taken(&self, place: WaitPlace) {
+        self.0.room.served(place);
+    }
+
+    fn leave_room(&self, place: WaitPlace) {
+        self.0.room.leave(place);
     }
 
     fn now(&self) -> Time {

@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use baio_client::WaitPlace;
 use baio_engine::{Address, Completion, Errno, Memory, Notice, Op, Policy, Request, RequestId};
 use baio_storage::{Core, Error, Fault, Result};
 
@@ -91,6 +92,8 @@ struct Work {
     op: Op,
     name: String,
     stage: Stage,
+    /// Where it waits for a slot.
+    place: Option<WaitPlace>,
 }
 
 enum Stage {
@@ -111,6 +114,7 @@ impl Work {
             op: request.op,
             name: name.to_owned(),
             stage: Stage::Fresh(Box::new(request)),
+            place: None,
         }
     }
 
@@ -146,12 +150,16 @@ impl Work {
             (Ok(Some(Ok(id))), _) => {
                 let entry = Entry::UnderWay(id, Some(context.waker().clone()));
                 ours.entries.borrow_mut().insert(tag, entry);
+                if let Some(place) = self.place.take() {
+                    self.link.slots().served(place);
+                }
                 self.link.call_driver();
                 self.stage = Stage::Started(tag);
                 Poll::Pending
             }
             (Ok(Some(Err(back))), _) => {
-                self.link.wake_when_room(context.waker(), None);
+                let waker = context.waker().clone();
+                self.link.slots().wait(&mut self.place, waker, None);
                 self.stage = Stage::Fresh(Box::new(back));
                 Poll::Pending
             }
@@ -198,6 +206,9 @@ impl Work {
 
     /// Nobody wants its end. Its memory stays until the kernel has let go of it.
     fn give_up(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.link.slots().leave(place);
+        }
         let Stage::Started(tag) = std::mem::replace(&mut self.stage, Stage::Ended) else {
             return;
         };
@@ -404,7 +415,6 @@ impl Local {
         self.ours().note(&mut ended, &mut fired);
         drop(ended);
         fired.into_iter().for_each(Waker::wake);
-        self.wake_room();
     }
 }
 

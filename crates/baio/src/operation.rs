@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use baio_broker::control::{Command, Reply};
+use baio_client::WaitPlace;
 use baio_storage::{Error, Fault, OperationName, Result, Watch};
 
 use crate::link::{Link, NotAsked};
@@ -20,6 +21,8 @@ pub struct Operation<L: Link, T> {
     stage: Stage<L>,
     what: &'static str,
     read: Option<Read<L, T>>,
+    /// Where it waits for a slot.
+    place: Option<WaitPlace>,
 }
 
 /// What it is about, which it keeps open.
@@ -83,6 +86,7 @@ impl<L: Link, T> Operation<L, T> {
             what: command.name(),
             stage: Stage::Fresh(Box::new(command)),
             read: Some(Box::new(read)),
+            place: None,
         }
     }
 
@@ -121,12 +125,15 @@ impl<L: Link, T> Operation<L, T> {
         }
         match self.on.link().ask(command) {
             Ok(question) => {
+                // It may do without the place that it waited for.
+                self.leave_room();
                 let trace = trace::operation_begins(self.what, || self.on.name());
                 self.look(question, trace, context)
             }
             Err(NotAsked::Refused(fault)) => Poll::Ready(Err(self.failed(fault))),
             Err(NotAsked::Full(command)) => {
-                self.on.link().wake_when_room(context.waker(), None);
+                let link = self.on.link();
+                link.wake_when_room(&mut self.place, context.waker(), None);
                 self.stage = Stage::Fresh(command);
                 Poll::Pending
             }
@@ -159,6 +166,12 @@ impl<L: Link, T> Operation<L, T> {
         read(&self.on, reply).unwrap_or_else(|| Err(self.failed(Fault::ServiceEnded)))
     }
 
+    fn leave_room(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.on.link().leave_room(place);
+        }
+    }
+
     fn failed(&self, fault: Fault) -> Error {
         Error::new(self.what, self.on.name(), fault)
     }
@@ -169,16 +182,21 @@ impl<L: Link, T> Future for Operation<L, T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let this = self.get_mut();
-        match std::mem::replace(&mut this.stage, Stage::Ended) {
+        let polled = match std::mem::replace(&mut this.stage, Stage::Ended) {
             Stage::Fresh(command) => this.start(command, context),
             Stage::Started(question, trace) => this.look(question, trace, context),
             Stage::Ended => Poll::Ready(Err(this.failed(Fault::Stale))),
+        };
+        if polled.is_ready() {
+            this.leave_room();
         }
+        polled
     }
 }
 
 impl<L: Link, T> Drop for Operation<L, T> {
     fn drop(&mut self) {
+        self.leave_room();
         if let Stage::Started(question, _) = std::mem::replace(&mut self.stage, Stage::Ended) {
             self.on.link().leave(question);
         }

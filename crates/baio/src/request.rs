@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use baio_client::WaitPlace;
 use baio_engine::{Durability, Errno, Memory, Time};
 use baio_storage::{Error, Fault, Mode, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
 
@@ -44,6 +45,8 @@ pub struct Request<L: Link, B: IoBuf> {
     /// Memory that the device cannot use goes through a buffer of the arena.
     bounced: bool,
     cancelled: bool,
+    /// Where it waits for a slot.
+    place: Option<WaitPlace>,
     buffer: PhantomData<fn() -> B>,
 }
 
@@ -84,6 +87,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             exact: false,
             bounced: false,
             cancelled: false,
+            place: None,
             buffer: PhantomData,
         }
     }
@@ -188,6 +192,8 @@ impl<L: Link, B: IoBuf> Request<L, B> {
                 Ok(behind) => Some(behind),
                 // Others under way hold what it needs, and give it back.
                 Err(_) if must_copy && link.may_bounce_later(asked) => {
+                    // It wants memory: a place that came free is another's. It stands behind those who want that alone.
+                    self.leave_room();
                     return self.wait_for_room(request, context);
                 }
                 Err(error) => return Poll::Ready(self.refused_by(request, error)),
@@ -196,6 +202,9 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         };
         match link.start_awaited(request, context.waker()) {
             Ok((ticket, polled)) => {
+                if let Some(place) = self.place.take() {
+                    link.room_taken(place);
+                }
                 if behind.is_some() {
                     link.count_bounce(asked);
                     link.note_bounce(true);
@@ -230,9 +239,16 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         request: SegmentRequest,
         context: &mut Context<'_>,
     ) -> Poll<Result<Done<B>, Failed<B>>> {
-        self.opened.link().wake_when_room(context.waker(), request.deadline);
+        let link = self.opened.link();
+        link.wake_when_room(&mut self.place, context.waker(), request.deadline);
         self.stage = Stage::Fresh(request);
         Poll::Pending
+    }
+
+    fn leave_room(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.opened.link().leave_room(place);
+        }
     }
 
     /// The end of a request that never began.
@@ -389,7 +405,7 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
         let this = self.get_mut();
-        match std::mem::replace(&mut this.stage, Stage::Ended) {
+        let polled = match std::mem::replace(&mut this.stage, Stage::Ended) {
             Stage::Fresh(request) => this.start(request, context),
             Stage::Started(started) => this.look(started, context),
             Stage::Ended => Poll::Ready(Err(Failed {
@@ -397,12 +413,17 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
                 buffer: None,
                 bytes_done: 0,
             })),
+        };
+        if polled.is_ready() {
+            this.leave_room();
         }
+        polled
     }
 }
 
 impl<L: Link, B: IoBuf> Drop for Request<L, B> {
     fn drop(&mut self) {
+        self.leave_room();
         if let Stage::Started(started) = &self.stage {
             self.opened.link().abandon(started.ticket);
             if started.behind.is_some() {

@@ -1,56 +1,73 @@
-//! Who waits for a slot of a local link, and until when.
+//! Who waits on a local link: for a place in the table of requests, or for a slot of the engine. Woken one for one ([`Waiters`]).
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
 
+use baio_client::{WaitPlace, Waiters};
 use baio_engine::Time;
 
-type Waiting = Vec<(Waker, Option<Time>)>;
-
+/// One of the two lists.
 #[derive(Default)]
 pub(crate) struct Room {
-    waiting: RefCell<Waiting>,
-    /// Kept for the next ones, so that waiting allocates nothing.
-    spare: Cell<Waiting>,
-    /// How many places had been freed when they were woken last.
+    waiting: RefCell<Waiters>,
+    /// Kept for the next ones, so that waking allocates nothing.
+    spare: Cell<Vec<Waker>>,
+    /// How many places had been freed when somebody was woken last.
     freed: Cell<u64>,
 }
 
 impl Room {
-    pub(crate) fn add(&self, waker: Waker, until: Option<Time>) {
-        let mut waiting = self.waiting.borrow_mut();
-        match waiting.iter_mut().find(|(other, _)| other.will_wake(&waker)) {
-            // One waker may be that of several futures: the first deadline wakes them all to look.
-            Some((_, known)) => *known = known.iter().copied().chain(until).min(),
-            None => return waiting.push((waker, until)),
-        }
-        // The copy that is not needed is dropped with nothing borrowed: that may run anybody's code.
-        drop(waiting);
-        drop(waker);
+    pub(crate) fn wait(&self, place: &mut Option<WaitPlace>, waker: Waker, until: Option<Time>) {
+        let left = self.waiting.borrow_mut().wait(place, waker, until);
+        // With nothing borrowed: that may run anybody's code.
+        drop(left);
     }
 
     /// When the first of them gives up.
     pub(crate) fn until(&self) -> Option<Time> {
-        self.waiting.borrow().iter().filter_map(|(_, until)| *until).min()
+        self.waiting.borrow().until()
     }
 
-    /// Wakes them all if more places than before have been freed. Not because there *is* a place: it may be none for those
-    /// who wait, and they would be woken for ever.
-    pub(crate) fn wake_if_freed(&self, freed: u64) {
-        if self.freed.replace(freed) != freed {
-            self.wake();
+    /// Wakes as many as places have been freed since the last time, but no more than there are. Not because there *is* a place: it may be
+    /// none for those who wait, and they would be woken for ever.
+    pub(crate) fn wake_if_freed(&self, freed: u64, free: usize) {
+        let more = freed.wrapping_sub(self.freed.replace(freed));
+        if more > 0 {
+            let count = usize::try_from(more).map_or(free, |more| more.min(free));
+            self.fire(|waiting, fired| waiting.wake_next(count, fired));
         }
     }
 
-    /// Wakes them all: there may be a slot, or one has waited long enough.
-    pub(crate) fn wake(&self) {
-        if self.waiting.borrow().is_empty() {
-            return;
+    /// Wakes them all: the link has nobody to drive it any more, or has ended.
+    pub(crate) fn wake_all(&self) {
+        self.fire(Waiters::wake_all);
+    }
+
+    /// Wakes those who have waited long enough.
+    pub(crate) fn wake_late(&self, now: impl FnOnce() -> Time) {
+        if self.until().is_some() {
+            let now = now();
+            self.fire(|waiting, fired| waiting.wake_late(now, fired));
         }
-        // A list that was used before takes the place of this one.
-        let mut waiting = self.spare.take();
-        std::mem::swap(&mut waiting, &mut *self.waiting.borrow_mut());
-        waiting.drain(..).for_each(|(waker, _)| waker.wake());
-        self.spare.set(waiting);
+    }
+
+    /// Somebody has what it waited for.
+    pub(crate) fn served(&self, place: WaitPlace) {
+        let left = self.waiting.borrow_mut().served(place);
+        drop(left);
+    }
+
+    /// Somebody waits no more; a wake that it has had is the next one's.
+    pub(crate) fn leave(&self, place: WaitPlace) {
+        let mut left = None;
+        self.fire(|waiting, fired| left = waiting.leave(place, fired));
+        drop(left);
+    }
+
+    fn fire(&self, choose: impl FnOnce(&mut Waiters, &mut Vec<Waker>)) {
+        let mut fired = self.spare.take();
+        choose(&mut self.waiting.borrow_mut(), &mut fired);
+        fired.drain(..).for_each(Waker::wake);
+        self.spare.set(fired);
     }
 }

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use baio::{
 };
 use common::story::tell_of;
 use common::{Wakes, begun};
+use futures_util::StreamExt;
 use futures_util::future::join;
+use futures_util::stream::FuturesUnordered;
 
 #[test]
 fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {
@@ -305,4 +308,93 @@ fn the_clone_of_a_waker_may_use_the_link() {
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     REENTERED.set(None);
+}
+
+/// Counts how often the future is polled.
+struct Polls<F> {
+    future: Pin<Box<F>>,
+    count: Arc<AtomicUsize>,
+}
+
+impl<F: Future> Future for Polls<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// A place that comes free wakes one of those who wait: what each costs does not grow with how many they are.
+fn a_place_wakes_one<L: Link>(link: &L) {
+    const TASKS: usize = 1000;
+    let segment = common::segment(link, "many", 64 << 10);
+    let count = Arc::new(AtomicUsize::new(0));
+    let tasks = (0..TASKS).map(|_| Polls {
+        future: Box::pin(segment.read_at(0, segment.buffer(4096).unwrap())),
+        count: Arc::clone(&count),
+    });
+    let mut tasks: FuturesUnordered<_> = tasks.collect();
+    link.block_on(async { while tasks.next().await.is_some() {} }).unwrap();
+    let polls = count.load(Ordering::Relaxed);
+    assert!(polls <= 8 * TASKS, "{polls} polls of {TASKS} requests");
+}
+
+#[test]
+fn a_place_wakes_one_of_those_who_wait() {
+    tell_of(|| a_place_wakes_one(&few_slots().1));
+}
+
+#[test]
+fn a_place_on_a_service_wakes_one_of_those_who_wait() {
+    tell_of(|| a_place_wakes_one(&common::remote::volume(Backend::Auto).1));
+}
+
+#[test]
+fn who_was_woken_for_a_slot_and_leaves_hands_it_on() {
+    let (_dir, volume) = few_slots();
+    let segment = common::segment(&volume, "full", 64 << 10);
+    let _driver = volume.drive();
+    let mut all = take_every_slot(&segment);
+    let late = |waker: &Waker| {
+        let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        assert!(read.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        read
+    };
+    // The one that found every slot taken stands before them.
+    let [(first, one), (second, two), (third, three)] = [Wakes::new(), Wakes::new(), Wakes::new()];
+    let waiting = [late(&one), late(&two), late(&three)];
+    let woken = || [first.count(), second.count(), third.count()];
+    drop(all.pop());
+    common::finish(&volume);
+    assert_eq!(woken(), [1, 0, 0], "a place has come free");
+    let [one, two, _three] = waiting;
+    drop(two);
+    assert_eq!(woken(), [1, 0, 0], "who was not woken hands nothing on");
+    drop(one);
+    assert_eq!(woken(), [1, 0, 1]);
+}
+
+/// Nothing is at the device: what ends the wait is another task of the same thread, and the driver does not sleep over it.
+#[test]
+fn a_driver_lets_the_task_go_on_that_ends_the_wait() {
+    tell_of(|| {
+        let (_dir, volume) = common::cached(16, 64);
+        let segment = common::segment(&volume, "gated", 64 << 10);
+        let work = async {
+            let pin = segment.pin(0).await.unwrap();
+            pin.change(500, |page| page[0] = 1).await.unwrap();
+            drop(pin);
+            let log = async {
+                for _ in 0..3 {
+                    tokio::task::yield_now().await;
+                }
+                volume.set_durable_lsn(500).await
+            };
+            let (synced, told) = join(segment.sync(baio::Durability::Data), log).await;
+            told.unwrap();
+            synced.unwrap();
+        };
+        common::run_elsewhere(&volume, work);
+    });
 }

@@ -447,24 +447,6 @@ impl<K: Carrier> Client<K> {
         nudge
     }
 
-    /// Wakes `waker` when a place may be free, or never will be, and at `until`.
-    pub fn wake_when_room(self: &Arc<Self>, waker: &Waker, until: Option<Time>) {
-        let waker = waker.clone();
-        let mut state = self.lock();
-        let left = state.table.wait_for_room(waker, until);
-        // Whoever sleeps there does so for too long perhaps.
-        let nudge = until.is_some() && state.sleeper;
-        // Room may have come, or the end, since the caller was refused.
-        let ring = self.flush(&mut state);
-        state.drain(&self.shared, &self.carrier, &self.name);
-        state.table.wake_if_room();
-        self.finish_up(state, ring);
-        if nudge {
-            self.shared.bell.ring();
-        }
-        drop(left);
-    }
-
     /// Nobody will take the outcome. What was not sent is forgotten; what was is cancelled, if that can be done.
     pub fn abandon(&self, ticket: Ticket) {
         let mut state = self.lock();

@@ -11,6 +11,7 @@
 //! | `waits.rs` | what blocks: a turn, a wait, a question, a future run to its end |
 //! | `reap.rs` | completions into outcomes; what the end of the service means for each |
 //! | `table.rs` | the requests under way |
+//! | `room.rs`, `waiters.rs` | who waits for a place, woken one for one |
 //! | `again.rs` | the end of one service and the next one in its place |
 //! | `unsynced.rs` | cached writes that go with a service |
 //! | `carrier.rs` | what differs from service to service |
@@ -30,11 +31,13 @@ mod helper;
 mod inside;
 mod parker;
 mod reap;
+mod room;
 mod session;
 mod state;
 mod sync;
 mod table;
 mod unsynced;
+mod waiters;
 mod waits;
 mod wire;
 
@@ -43,5 +46,6 @@ pub use client::Client;
 pub use session::{ConnectError, PATIENCE, Session, Wishes};
 pub use table::Ended;
 pub use unsynced::Unsynced;
+pub use waiters::{WaitPlace, Waiters};
 pub use waits::Unasked;
 pub use wire::Wire;

@@ -10,6 +10,7 @@ use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, 
 
 use crate::carrier::Carrier;
 use crate::unsynced::Counted;
+use crate::waiters::{WaitPlace, Waiters};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +95,8 @@ pub(crate) struct Table<K: Carrier> {
     finished: VecDeque<Ticket>,
     /// Of these, those that nobody has taken by their ticket meanwhile.
     untaken: usize,
-    /// Futures that found every place taken, and when each gives up.
-    room: Vec<(Waker, Option<Time>)>,
+    /// Who found every place taken.
+    room: Waiters,
     /// To be woken when the lock is free.
     fired: Vec<Waker>,
     /// Lists that were used for that before, so that nothing is allocated.
@@ -142,7 +143,7 @@ impl<K: Carrier> Table<K> {
             queue: VecDeque::with_capacity(2 * count),
             finished: VecDeque::with_capacity(2 * count),
             untaken: 0,
-            room: Vec::new(),
+            room: Waiters::default(),
             fired: Vec::with_capacity(count),
             spare: Vec::with_capacity(8),
             in_flight: 0,
@@ -463,30 +464,29 @@ impl<K: Carrier> Table<K> {
             entry.generation = entry.generation.wrapping_add(1).max(1);
             self.fired.extend(waker);
             self.free.push(ticket.parts().0);
-            self.wake_room();
+            self.room.wake_next(1, &mut self.fired);
         }
     }
 
-    /// Wakes `waker` when a place may be free, and at `until`. Gives back the copy that is not needed.
-    pub(crate) fn wait_for_room(&mut self, waker: Waker, until: Option<Time>) -> Option<Waker> {
-        if let Some((_, known)) = self.room.iter_mut().find(|(other, _)| other.will_wake(&waker)) {
-            // One waker may be that of several futures: the first deadline wakes them all to look.
-            *known = earlier(*known, until);
-            return Some(waker);
-        }
-        self.room.push((waker, until));
-        None
+    /// Wakes `waker` when a place has come free for it, and at `until`. Gives back a copy that is not needed.
+    pub(crate) fn wait_for_room(
+        &mut self,
+        place: &mut Option<WaitPlace>,
+        waker: Waker,
+        until: Option<Time>,
+    ) -> Option<Waker> {
+        self.room.wait(place, waker, until)
     }
 
     /// When the first of those who wait for a place gives up.
     pub(crate) fn room_until(&self) -> Option<Time> {
-        self.room.iter().filter_map(|(_, until)| *until).min()
+        self.room.until()
     }
 
-    /// Wakes whoever waits for a place when the first of them has waited long enough.
+    /// Wakes whoever has waited for a place long enough.
     pub(crate) fn wake_late(&mut self, now: impl FnOnce() -> Time) {
-        if self.room_until().is_some_and(|at| at <= now()) {
-            self.wake_room();
+        if self.room.until().is_some() {
+            self.room.wake_late(now(), &mut self.fired);
         }
     }
 
@@ -505,9 +505,16 @@ impl<K: Carrier> Table<K> {
         self.free.len() + self.untaken == self.entries.len()
     }
 
-    /// Whoever waited for a place does so no more. The copies that are dropped must be the caller's own.
-    pub(crate) fn leave_room(&mut self, waker: &Waker) {
-        self.room.retain(|(other, _)| !other.will_wake(waker));
+    /// Who waited for a place has it. Gives back its waker, to be dropped when the lock is free.
+    #[must_use]
+    pub(crate) fn room_taken(&mut self, place: WaitPlace) -> Option<Waker> {
+        self.room.served(place)
+    }
+
+    /// Whoever waited for a place does so no more; a wake that it has had is the next one's.
+    #[must_use]
+    pub(crate) fn leave_room(&mut self, place: WaitPlace) -> Option<Waker> {
+        self.room.leave(place, &mut self.fired)
     }
 
     /// Wakes whoever awaits anything, to look again.
@@ -524,13 +531,15 @@ impl<K: Carrier> Table<K> {
 
     /// Whoever waits for a place need not, when there is one, or never will be.
     pub(crate) fn wake_if_room(&mut self) {
-        if self.has_room() || self.closed.is_some() {
-            self.wake_room();
+        match self.closed {
+            Some(_) => self.wake_room(),
+            None => self.room.wake_next(self.free.len().saturating_sub(1), &mut self.fired),
         }
     }
 
+    /// Everybody who waits for a place is to look again.
     pub(crate) fn wake_room(&mut self) {
-        self.fired.extend(self.room.drain(..).map(|(waker, _)| waker));
+        self.room.wake_all(&mut self.fired);
     }
 
     /// A thread stops reaping for what it has awaited: the helper does from now on.

@@ -96,15 +96,17 @@ impl<K: Carrier> Client<K> {
                 return Err(Unasked::Refused(fault));
             }
             // Every place is taken, perhaps by outcomes that only this thread would take.
+            let mut place = None;
             let room = self.wait_until(true, None, |state, me| {
                 let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
                 let room = table.has_room() || table.closed.is_some();
                 if room || table.is_full_of_untaken() {
-                    table.leave_room(&waker);
+                    // The wakers are this thread's own.
+                    drop(place.take().and_then(|place| table.leave_room(place)));
                     return Some(room);
                 }
                 // Others free places also by taking outcomes, which ends nothing.
-                let _ = table.wait_for_room(waker, None);
+                drop(table.wait_for_room(&mut place, waker, None));
                 None
             });
             if room == Some(false) {

@@ -54,7 +54,7 @@ impl Local {
         });
         self.0.ours.take_wakers(&mut waiting);
         waiting.into_iter().for_each(Waker::wake);
-        self.0.room.wake();
+        self.wake_all_who_wait();
     }
 
     /// Has whoever drives the link from outside look again.
@@ -115,9 +115,7 @@ impl Local {
 
     /// Wakes whoever has waited for a slot long enough.
     pub(crate) fn wake_late(&self) {
-        if self.0.room.until().is_some_and(|at| at <= self.now()) {
-            self.0.room.wake();
-        }
+        self.0.room.wake_late(|| self.now());
     }
 }
 
@@ -130,6 +128,33 @@ pub struct Drive {
 impl fmt::Debug for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Drive")
+    }
+}
+
+/// For so long the executor's thread sleeps at most while nothing is at the device: what ends that may be a task of the same thread.
+const IDLE_SLEEP: Duration = Duration::from_millis(1);
+
+impl Drive {
+    fn how_long(&self, in_flight: bool) -> Wait {
+        let wait = self.link.wait_for_next(u32::from(in_flight));
+        let idle = self
+            .link
+            .with(|core| Ok(core.is_engine_idle().then(|| core.engine().clock())));
+        match (wait, idle) {
+            (
+                Wait::Until {
+                    count,
+                    min_wait,
+                    deadline,
+                },
+                Ok(Some(now)),
+            ) => Wait::Until {
+                count,
+                min_wait,
+                deadline: deadline.into_iter().chain([now.after(IDLE_SLEEP)]).min(),
+            },
+            (wait, _) => wait,
+        }
     }
 }
 
@@ -146,7 +171,7 @@ impl Future for Drive {
         if !in_flight && self.link.0.room.until().is_none() {
             return Poll::Pending; // Woken by the next request.
         }
-        match self.link.turn(self.link.wait_for_next(u32::from(in_flight))) {
+        match self.link.turn(self.how_long(in_flight)) {
             Ok(_) => {
                 self.link.wake_late();
                 context.waker().wake_by_ref();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 use baio_broker::control::{Command, Reply};
-use baio_client::Ended;
+use baio_client::{Ended, WaitPlace};
 use baio_engine::{Buffer, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
@@ -219,8 +219,16 @@ impl Link for Remote {
         Ok((ticket, Poll::Pending))
     }
 
-    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
-        self.client().wake_when_room(waker, until);
+    fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
+        self.client().wake_when_room(place, waker, until);
+    }
+
+    fn room_taken(&self, place: WaitPlace) {
+        self.client().room_taken(place);
+    }
+
+    fn leave_room(&self, place: WaitPlace) {
+        self.client().leave_room(place);
     }
 
     fn refusal(&self) -> Option<Fault> {

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::service::{Ask, CORE, Doorbell, Modelled, Service, Token, Told};
 use crate::shared::Shared;
 use crate::table::Ended;
+use crate::waiters::WaitPlace;
 
 /// One user of a connection; clones share it.
 #[derive(Clone)]
@@ -107,6 +108,7 @@ impl User {
         Flying {
             user: self.clone(),
             stage: Stage::Fresh(request),
+            place: None,
         }
     }
 
@@ -114,6 +116,7 @@ impl User {
         Asking {
             user: self.clone(),
             stage: AskStage::Fresh(Box::new(ask)),
+            place: None,
         }
     }
 
@@ -166,6 +169,7 @@ enum Stage {
 pub(crate) struct Flying {
     user: User,
     stage: Stage,
+    place: Option<WaitPlace>,
 }
 
 impl Future for Flying {
@@ -181,6 +185,9 @@ impl Future for Flying {
                 match client.start_awaited(request, context.waker()) {
                     Ok(ticket) => {
                         self.stage = Stage::Started(ticket);
+                        if let Some(place) = self.place.take() {
+                            client.room_taken(place);
+                        }
                         return Poll::Pending;
                     }
                     Err(_) if client.refusal().is_some() => return Poll::Ready(None),
@@ -188,7 +195,7 @@ impl Future for Flying {
                         return Poll::Ready(None);
                     }
                     Err(request) => {
-                        client.wake_when_room(context.waker(), request.deadline);
+                        client.wake_when_room(&mut self.place, context.waker(), request.deadline);
                         self.stage = Stage::Fresh(request);
                         return Poll::Pending;
                     }
@@ -209,6 +216,9 @@ impl Future for Flying {
 
 impl Drop for Flying {
     fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.user.client.leave_room(place);
+        }
         if let Stage::Started(ticket) = self.stage {
             self.user.client.abandon(ticket);
         }
@@ -225,6 +235,7 @@ enum AskStage {
 pub(crate) struct Asking {
     user: User,
     stage: AskStage,
+    place: Option<WaitPlace>,
 }
 
 impl Future for Asking {
@@ -238,10 +249,15 @@ impl Future for Asking {
             AskStage::Fresh(ask) => {
                 assert!(client.is_driven());
                 match client.command(ask) {
-                    Ok(ticket) => ticket,
+                    Ok(ticket) => {
+                        if let Some(place) = self.place.take() {
+                            client.room_taken(place);
+                        }
+                        ticket
+                    }
                     Err(_) if client.refusal().is_some() => return Poll::Ready(None),
                     Err(ask) => {
-                        client.wake_when_room(context.waker(), None);
+                        client.wake_when_room(&mut self.place, context.waker(), None);
                         self.stage = AskStage::Fresh(ask);
                         return Poll::Pending;
                     }
@@ -261,6 +277,9 @@ impl Future for Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.user.client.leave_room(place);
+        }
         if let AskStage::Started(ticket) = self.stage {
             self.user.client.abandon(ticket);
         }

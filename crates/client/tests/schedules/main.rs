@@ -39,9 +39,11 @@ included! {
     "../../src/inside.rs" inside
     "../../src/parker.rs" parker
     "../../src/reap.rs" reap
+    "../../src/room.rs" room
     "../../src/state.rs" state
     "../../src/table.rs" table
     "../../src/unsynced.rs" unsynced
+    "../../src/waiters.rs" waiters
     "../../src/waits.rs" waits
 }
 

@@ -32,10 +32,10 @@ impl Core {
         self.requests.is_full()
     }
 
-    /// Grows whenever there may be room for a request that found none, in the table or in the engine.
+    /// Grows with each place of the table that comes free for a request that found none; and how many are free now.
     #[must_use]
-    pub fn places_freed(&self) -> u64 {
-        self.requests.given_back().wrapping_add(self.engine.completions())
+    pub fn places_freed(&self) -> (u64, usize) {
+        (self.requests.given_back(), self.requests.free_places())
     }
 
     /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.

@@ -121,7 +121,12 @@ impl Requests {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.len() <= self.kept
+        self.free_places() == 0
+    }
+
+    /// How many more callers' requests it takes.
+    pub(crate) fn free_places(&self) -> usize {
+        self.free.len().saturating_sub(self.kept)
     }
 
     pub(crate) fn given_back(&self) -> u64 {

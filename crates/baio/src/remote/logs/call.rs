@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use baio_broker::control::{Command, Reply};
-use baio_client::Ended;
+use baio_client::{Ended, WaitPlace};
 use baio_storage::{Error, Fault, Result, Ticket};
 
 use super::super::carried::Client;
@@ -117,20 +117,23 @@ impl Drop for Answerer {
 
 /// A question to the broker: asked as soon as there is a place for it.
 pub(super) enum Call {
-    Fresh(Box<Command>),
+    /// And where it waits for a place.
+    Fresh(Box<Command>, Option<WaitPlace>),
     Asked(Ticket),
     Over,
 }
 
 impl Call {
     pub(super) fn new(command: Command) -> Call {
-        Call::Fresh(Box::new(command))
+        Call::Fresh(Box::new(command), None)
     }
 
     /// Nobody will take the answer; what it would have opened is closed.
     pub(super) fn leave(self, client: &Arc<Client>) {
-        if let Call::Asked(ticket) = self {
-            client.abandon(ticket);
+        match self {
+            Call::Asked(ticket) => client.abandon(ticket),
+            Call::Fresh(_, Some(place)) => client.leave_room(place),
+            Call::Fresh(_, None) | Call::Over => {}
         }
     }
 
@@ -138,14 +141,19 @@ impl Call {
     pub(super) fn poll(&mut self, client: &Arc<Client>, waker: &Waker) -> Poll<Result<Reply>> {
         let stale = || Error::new("ask the broker of", client.name(), Fault::Stale);
         let ticket = match std::mem::replace(self, Call::Over) {
-            Call::Fresh(command) => match client.command(command) {
-                Ok(ticket) => ticket,
+            Call::Fresh(command, mut place) => match client.command(command) {
+                Ok(ticket) => {
+                    if let Some(place) = place {
+                        client.room_taken(place);
+                    }
+                    ticket
+                }
                 Err(command) => {
                     if let Some(fault) = client.refusal() {
                         return Poll::Ready(Err(Error::new(command.name(), client.name(), Fault::from(fault))));
                     }
-                    client.wake_when_room(waker, None);
-                    *self = Call::Fresh(command);
+                    client.wake_when_room(&mut place, waker, None);
+                    *self = Call::Fresh(command, place);
                     return Poll::Pending;
                 }
             },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use baio_broker::control::{Command, Reply};
-use baio_client::Ended;
+use baio_client::{Ended, WaitPlace};
 use baio_engine::{Durability, Memory, Time};
 use baio_storage::log::{Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogPart, LogRequest, LogUsage};
 use baio_storage::{Error, Fault, Handle, HeldLog, LogId, Result, SegmentOp, SegmentRequest, Ticket, log_request_name};
@@ -30,6 +30,8 @@ pub(super) struct Kept {
     ios: Vec<(Ticket, LogIoId)>,
     /// For these there was no place.
     delayed: VecDeque<(LogIoId, LogIoKind, Memory)>,
+    /// Where it waits for one.
+    place: Option<WaitPlace>,
     asked: HashMap<u64, Asked>,
     last: u64,
     /// Growths, until the size of the segment is known.
@@ -78,6 +80,7 @@ impl Kept {
             desk: Arc::clone(desk),
             ios: Vec::new(),
             delayed: VecDeque::new(),
+            place: None,
             asked: HashMap::new(),
             last: 0,
             sizes: Vec::new(),
@@ -242,14 +245,19 @@ impl Kept {
                 ..SegmentRequest::new(self.handle, op, memory)
             };
             match client.start_awaited(request, waker) {
-                Ok(ticket) => self.ios.push((ticket, id)),
+                Ok(ticket) => {
+                    if let Some(place) = self.place.take() {
+                        client.room_taken(place);
+                    }
+                    self.ios.push((ticket, id));
+                }
                 Err(request) if client.refusal().is_some() => {
                     part.io_ended(id, Err(Errno::EPIPE), request.memory);
                 }
                 Err(request) => {
                     // Before the look at what is free: it may be so already.
                     self.delayed.push_front((id, kind, request.memory));
-                    client.wake_when_room(waker, None);
+                    client.wake_when_room(&mut self.place, waker, None);
                     return;
                 }
             }
@@ -323,6 +331,7 @@ impl Kept {
         }
         let told = std::mem::take(told);
         self.stage = Stage::Over;
+        self.leave_room(client);
         self.part = None; // Whoever waits hears it.
         for (answer, reply) in told {
             answer.give(reply);
@@ -331,10 +340,17 @@ impl Kept {
 
     /// As in a crash: what is under way lands, or does not. Behind it the segment is free, also when the link goes on.
     pub(super) fn leave(&mut self, client: &Arc<Client>) {
+        self.leave_room(client);
         for (ticket, _) in self.ios.drain(..) {
             client.abandon(ticket);
         }
         client.close_handle(self.handle);
+    }
+
+    fn leave_room(&mut self, client: &Arc<Client>) {
+        if let Some(place) = self.place.take() {
+            client.leave_room(place);
+        }
     }
 }
 

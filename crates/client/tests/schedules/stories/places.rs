@@ -1,7 +1,10 @@
 //! Every place is taken: who waits for one gets one, or hears that there is none.
 
+use std::sync::Arc;
+use std::task::Waker;
+
 use crate::explore::explore;
-use crate::futures::{World, after_ms, good, park_on};
+use crate::futures::{Parked, World, after_ms, good, park_on, poll_once};
 use crate::service::Ask;
 
 #[test]
@@ -67,6 +70,26 @@ fn who_waits_for_a_place_gives_up_in_time() {
         gives_up.join().unwrap();
         world.user.doorbell.open_the_gate();
         holds.join().unwrap();
+        world.end();
+    });
+}
+
+/// Whoever is woken for a place and wants it no more leaves it to the next.
+#[test]
+fn who_was_woken_for_a_place_and_leaves_hands_it_on() {
+    explore(|| {
+        let world = World::of(1);
+        let leaves = world.spawn(|user| {
+            let mut read = user.run(user.read(11));
+            let parked = Arc::new(Parked::default());
+            if poll_once(&mut read, &Waker::from(Arc::clone(&parked))).is_pending() {
+                parked.park();
+            }
+        });
+        let stays = world.spawn(|user| good(&park_on(user.run(user.read(12))).unwrap(), 12));
+        good(&park_on(world.user.run(world.user.read(1))).unwrap(), 1);
+        leaves.join().unwrap();
+        stays.join().unwrap();
         world.end();
     });
 }
