@@ -455,66 +455,6 @@ fn space_is_not_used_again_before_the_head_is_durable() {
 }
 
 #[test]
-fn recovery_reads_around_what_cannot_be_read() {
-    let mut rig = three();
-    rig.tick(1000);
-    rig.run();
-    // Behind the end: nothing is there.
-    rig.device.unreadable.push(20000..20512);
-    let device = rig.device.clone();
-    assert_eq!(reopened(device).payloads(), expected(&[0, 1, 2]));
-    let offset = offset_of(&rig, &one(1));
-    rig.device.unreadable.push(offset..offset + 1);
-    let error = Rig::try_open(rig.crash(|_, _| false), &small()).err();
-    assert!(matches!(error, Some(LogError::Rot { .. })), "{error:?}");
-}
-
-#[test]
-fn what_cannot_be_read_at_the_end_is_no_end() {
-    let end = 8192 + 3 * 512;
-    // The last acknowledged batch, which no watermark names; the block behind it, where another one may begin; a block inside of that;
-    // all data.
-    for unreadable in [end - 512..end, end..end + 512, end + 1536..end + 2048, 8192..SIZE] {
-        let mut device = three().crash(|_, _| false);
-        device.unreadable.push(unreadable.clone());
-        let before = device.bytes.clone();
-        for options in [
-            small(),
-            LogOptions {
-                salvage: true,
-                ..small()
-            },
-        ] {
-            let error = Rig::try_look(device.clone(), &options).err();
-            assert_eq!(error.is_some(), !options.salvage, "{unreadable:?}: {error:?}");
-        }
-        let error = Rig::try_open(device.clone(), &small()).err();
-        assert_eq!(error, Some(LogError::Read(Errno::EIO)), "{unreadable:?}");
-        assert!(device.bytes == before);
-        // It was the cable.
-        device.unreadable.clear();
-        assert_eq!(reopened(device).payloads(), expected(&[0, 1, 2]));
-    }
-    // What lies farther away is no part of the next batch.
-    let mut device = three().crash(|_, _| false);
-    device.unreadable.push(end + 2048..SIZE);
-    assert_eq!(reopened(device).payloads(), expected(&[0, 1, 2]));
-}
-
-#[test]
-fn a_salvage_takes_for_the_end_what_cannot_be_read() {
-    let mut device = three().crash(|_, _| false);
-    device.unreadable.push(8192 + 2 * 512..8192 + 3 * 512);
-    let salvaging = LogOptions {
-        salvage: true,
-        ..small()
-    };
-    let mut rig = Rig::open(device, &salvaging);
-    rig.device.unreadable.clear();
-    assert_eq!(rig.payloads(), expected(&[0, 1]));
-}
-
-#[test]
 fn what_a_crash_has_lost_is_never_told_as_durable() {
     let mut rig = three();
     let kept = rig.read()[2].0;

@@ -282,7 +282,7 @@ fn old_logs_are_read() {
         let bytes = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
         let device = Device {
             bytes,
-            unreadable: Vec::new(),
+            ..Device::new(0)
         };
         let by_another = reader::read(&device.bytes).unwrap();
         let payloads: Vec<Vec<u8>> = by_another.iter().map(|(_, bytes)| bytes.clone()).collect();

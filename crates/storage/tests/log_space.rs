@@ -471,7 +471,13 @@ fn truncation_that_could_not_read_is_tried_again() {
     let start = lsns[0] - 64;
     rig.device.unreadable.push(start..start + 512);
     let refused = rig.ask(LogRequest::Truncate { to: Lsn(lsns[3]) });
-    assert_eq!(refused.err(), Some(LogError::Read(Errno::EIO)));
+    assert_eq!(
+        refused.err(),
+        Some(LogError::Read {
+            errno: Errno::EIO,
+            offset: start
+        })
+    );
     rig.device.unreadable.clear();
     assert_eq!(rig.truncate(lsns[3]), lsns[3]);
 }

@@ -97,7 +97,7 @@ impl Follower {
                 };
             }
             // The same again.
-            Err(LogError::Read(_)) if rig.has_misread => return Ok(()),
+            Err(LogError::Read { .. }) if rig.has_misread => return Ok(()),
             Err(LogError::Closed) => return Ok(()),
             other => return wrong(Kind::Lost, format!("reading at {} gave {other:?}", self.at)),
         }

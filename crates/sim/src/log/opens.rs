@@ -81,7 +81,7 @@ pub fn misread(
         Ok(recovered) => recovered,
         Err(error) => {
             let error = nothing_written(&rig, error).map_err(say)?;
-            let is_right = matches!(error, LogError::Read(_) | LogError::Rot { .. } | LogError::HeaderLost);
+            let is_right = matches!(error, LogError::Read { .. });
             return match is_right || !state.model.is_made {
                 true => Ok(true),
                 false => Err(say(Violation::new(Kind::Refused, error.to_string()))),

@@ -382,7 +382,7 @@ impl Rig {
                 Ok(LogAnswer::Batches(Some(batches))) if !batches.ranges().is_empty() => batches,
                 Ok(LogAnswer::Batches(_)) => return Ok(seen),
                 // The same again.
-                Err(LogError::Read(_)) if self.misread_percent > 0 => continue,
+                Err(LogError::Read { .. }) if self.misread_percent > 0 => continue,
                 other => return Err(Violation::new(Kind::Lost, format!("a read from {from} gave {other:?}"))),
             };
             model::see(&mut reader, &batches, from, &mut seen)?;

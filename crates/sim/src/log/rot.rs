@@ -14,7 +14,6 @@ use baio_storage::log::{Hole, LogError, LogOptions, Lsn};
 use super::medium::{Medium, SECTOR};
 use super::model::{Group, Seen, check_groups};
 use super::opens::open;
-use super::rig::Rig;
 use super::workload::{Counts, State};
 use crate::random::Random;
 use crate::violation::{Kind, Violation};
@@ -298,7 +297,7 @@ fn rot_header(
         let mut both = medium.clone();
         both.spoil(COPIES_AT[1 - copy]);
         match open(arena, both, options, random)? {
-            Err(LogError::HeaderLost) => {}
+            Err(LogError::Read { .. }) => {}
             other => {
                 let story = format!("neither copy of the header can be read: {:?}", other.map(drop));
                 return Err(Violation::new(Kind::Failed, story));
@@ -354,7 +353,7 @@ fn spoil_behind(
     let is_next = (end..end + u64::from(header.batch_bytes_max)).contains(&at);
     match open(arena, medium, options, random)? {
         Ok((_, _, seen)) if seen != reference.seen => wrong(Kind::Lost, format!("{} records are there", seen.len())),
-        Err(LogError::Read(_)) if is_next => Ok(Some(fingerprint)),
+        Err(LogError::Read { .. }) if is_next => Ok(Some(fingerprint)),
         Err(error) => wrong(Kind::Refused, error.to_string()),
         Ok(_) => Ok(Some(fingerprint)),
     }
@@ -382,7 +381,7 @@ impl Look<'_> {
         let link = self.link();
         let touched = self.reference.touched(self.chart, self.nth);
         match open(self.arena, self.medium.clone(), self.options, random)? {
-            Err(LogError::Rot { lsn, offset }) => {
+            Err(LogError::Rot { lsn, offset }) if !self.is_unreadable => {
                 if lsn.0 != link.begin || offset != link.offset {
                     let story = format!("told as rot behind LSN {lsn} at byte {offset}");
                     return Err(Violation::new(Kind::Failed, story));
@@ -391,14 +390,11 @@ impl Look<'_> {
                     return Err(Violation::new(Kind::Refused, "rot, and nothing says it was durable"));
                 }
                 *counts.entry("rot_told").or_default() += 1;
-                if self.is_unreadable {
-                    return self.salvage_opens(random);
-                }
                 self.salvage(&touched, random)
             }
-            Err(LogError::Read(_)) if self.is_unreadable && !self.known => {
+            Err(LogError::Read { .. }) if self.is_unreadable => {
                 *counts.entry("unreadable_told").or_default() += 1;
-                self.salvage_opens(random)
+                self.salvage_refuses(random)
             }
             Err(error) => Err(Violation::new(Kind::Refused, error.to_string())),
             Ok(_) if self.is_unreadable => Err(Violation::new(
@@ -432,24 +428,18 @@ impl Look<'_> {
         &groups[..kept.unwrap_or_else(|| groups.partition_point(|group| group.lsn < lsn))]
     }
 
-    /// With salvage it opens beside what cannot be read, and a hole is told where something is known to have been.
-    fn salvage_opens(&self, random: &mut Random) -> Result<(), Violation> {
+    /// Nobody salvages while reads fail.
+    fn salvage_refuses(&self, random: &mut Random) -> Result<(), Violation> {
         let options = LogOptions {
             salvage: true,
             ..*self.options
         };
-        let say = |violation: Violation| violation.after("with salvage");
-        let mut rig = Rig::open(
-            self.arena,
-            self.medium.clone(),
-            &options,
-            Random::from(&[random.bits()]),
-        )?;
-        let wrong = |kind, story: String| Err(say(Violation::new(kind, story)));
-        match rig.opened().map_err(say)? {
-            Ok(recovered) if self.known && recovered.holes.is_empty() => wrong(Kind::Failed, "no hole".into()),
-            Ok(_) => Ok(()),
-            Err(error) => wrong(Kind::Refused, error.to_string()),
+        match open(self.arena, self.medium.clone(), &options, random)? {
+            Err(LogError::Read { .. }) => Ok(()),
+            other => {
+                let story = format!("what cannot be read is salvaged: {:?}", other.map(drop));
+                Err(Violation::new(Kind::Lost, story))
+            }
         }
     }
 

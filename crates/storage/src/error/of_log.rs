@@ -32,7 +32,7 @@ pub(super) fn errno(error: &LogError) -> Errno {
     match error {
         LogError::WouldBlock => Errno::EAGAIN,
         LogError::TooLong { .. } => Errno::EMSGSIZE,
-        LogError::Failed { errno, .. } | LogError::Read(errno) => *errno,
+        LogError::Failed { errno, .. } | LogError::Read { errno, .. } => *errno,
         LogError::Closed => Errno::ESTALE,
         LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } | LogError::Cut { .. } => Errno::EIO,
         LogError::Truncated { .. } | LogError::Lost { .. } => Errno::ENODATA,
@@ -47,7 +47,9 @@ pub(super) fn errno(error: &LogError) -> Errno {
 /// At which byte of the segment or file it was met.
 pub(super) fn offset(error: &LogError) -> Option<u64> {
     match error {
-        LogError::Rot { offset, .. } | LogError::TooDamaged { offset, .. } => Some(*offset),
+        LogError::Rot { offset, .. } | LogError::TooDamaged { offset, .. } | LogError::Read { offset, .. } => {
+            Some(*offset)
+        }
         _ => None,
     }
 }

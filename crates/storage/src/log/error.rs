@@ -85,8 +85,13 @@ pub enum LogError {
     },
     /// No buffer could be had from the arena.
     NoMemory,
-    /// A read failed.
-    Read(Errno),
+    /// A read failed. What is there nobody knows.
+    Read {
+        /// What the device said.
+        errno: Errno,
+        /// Where in the area, in bytes.
+        offset: u64,
+    },
     /// The request does not go with what the log does now.
     Busy,
 }
@@ -147,7 +152,10 @@ impl fmt::Display for LogError {
                 )
             }
             LogError::NoMemory => f.write_str("no memory for a batch: give the core a larger arena"),
-            LogError::Read(errno) => write!(f, "a read failed: {errno}"),
+            LogError::Read { errno, offset } => write!(
+                f,
+                "byte {offset} of the area could not be read ({errno}), which says nothing of what is there: see to the device and open the log again, or copy it to a sound one (`baio dd conv=noerror,sync`) and open the copy"
+            ),
             LogError::Busy => f.write_str("the log is doing that already"),
         }
     }

@@ -91,7 +91,8 @@ impl LogPart {
                 if len.is_none() || ended.result.ok() != len {
                     let errno = ended.result.err().unwrap_or(Errno::EIO);
                     if growth.is_read {
-                        return Next::End(Err(LogError::Read(errno)));
+                        let offset = DATA_AT + growth.copied;
+                        return Next::End(Err(LogError::Read { errno, offset }));
                     }
                     return Next::End(Err(self.header_failed(errno)));
                 }

@@ -7,7 +7,8 @@ use super::error::LogError;
 use super::format::{COPIES_AT, Head, Header};
 use super::front::Life;
 use super::grow::Growth;
-use super::scan::{Fill, Scan};
+use super::headers::HeaderCopy;
+use super::scan::Scan;
 use super::truncate::Find;
 use super::zero::Zeroing;
 use super::{IoOwner, LogAnswer, LogIoKind, LogPart, LogRequest, LogRequestId};
@@ -62,8 +63,6 @@ pub(super) enum Step {
     },
     /// Batches are followed from the head on.
     Scan(Box<Scan>),
-    /// A part of what is scanned is read in pieces, as it cannot be read whole.
-    Fill(Box<Scan>, Fill),
     /// What was found is made durable.
     Sync(Box<Scan>),
     /// The header is written.
@@ -202,7 +201,6 @@ impl LogPart {
             Step::Zero(zeroing) => self.zero(zeroing),
             Step::ReadHeader { copy } => self.read_header(copy, ended),
             Step::Scan(scan) => self.scan(scan, ended),
-            Step::Fill(scan, fill) => self.fill(scan, fill, ended),
             Step::Sync(scan) => self.synced(scan, ended),
             Step::Header(write) => self.write_header(write, ended),
             Step::Find(find) => self.find(find, ended),
@@ -289,7 +287,7 @@ impl LogPart {
                 let error = self.header_failed(errno);
                 return Next::End(Err(error));
             }
-            self.headers.set(self.headers.older(), Ok(write.header));
+            self.headers.set(self.headers.older(), HeaderCopy::Valid(write.header));
             self.counts.headers += 1;
             write.left -= 1;
             if write.left == 0 {

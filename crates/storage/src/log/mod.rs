@@ -22,6 +22,7 @@
 //! | `headers` | the two copies of the header |
 //! | `make`, `zero` | making; what is new is written once |
 //! | `opening`, `scan`, `chain` | opening; finding the end; which batch follows which |
+//! | `seen` | what a read gave: nothing judges what was not read |
 //! | `truncate`, `grow` | space given up, space added |
 //! | `index`, `recent`, `read`, `reader` | finding batches, reading them, records out of them |
 //!
@@ -51,6 +52,7 @@ mod recent;
 mod retain;
 mod room;
 mod scan;
+mod seen;
 mod sleepers;
 mod stamp;
 mod truncate;

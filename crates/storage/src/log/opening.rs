@@ -4,10 +4,11 @@
 //! LSNs begin so far ahead that none was ever given; the place does not skip.
 
 use super::error::LogError;
-use super::format::{COPIES_AT, DATA_AT, Header, HeaderFault, LSN_MAX};
+use super::format::{COPIES_AT, DATA_AT, Header, LSN_MAX};
 use super::front::{Gap, Life, Shape, Tail};
 use super::jobs::{AfterHeader, Ended, HeaderWrite, Job, Next, Running, Step};
 use super::scan::Scan;
+use super::seen::{Heard, Reading};
 use super::{LogAnswer, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
 
 impl LogPart {
@@ -54,21 +55,16 @@ impl LogPart {
     pub(super) fn read_header(&mut self, copy: usize, ended: Option<Ended>) -> Next {
         let copy = copy + usize::from(ended.is_some());
         if let Some(ended) = ended {
-            let whole = ended
-                .result
-                .is_ok_and(|read| read as usize >= super::format::HEADER_BYTES);
-            let header = match &ended.buffer {
-                Some(buffer) if whole => Header::decode(buffer),
-                _ => Err(HeaderFault::Damaged),
+            let read = Reading::new(COPIES_AT[copy - 1], 4096, 4096).ended(ended.result, ended.buffer);
+            let Heard::Seen(seen, _) = read else {
+                return Next::End(Err(LogError::NoMemory));
             };
-            self.headers.set(copy - 1, header);
-            self.block_buffer = ended.buffer;
+            let found = seen.from(COPIES_AT[copy - 1]).map(Header::decode);
+            self.headers.set(copy - 1, found.into());
+            self.block_buffer = seen.into_buffer();
         }
         if copy == COPIES_AT.len() {
-            return match self.begin_scan() {
-                Ok(next) => next,
-                Err(error) => Next::End(Err(error)),
-            };
+            return self.begin_scan().unwrap_or_else(|error| Next::End(Err(error)));
         }
         if self.size_bytes < DATA_AT {
             return Next::End(Err(LogError::NotLog));
@@ -132,7 +128,7 @@ impl LogPart {
         if is_near_limit || !scan.header.is_possible() {
             return Next::End(Err(LogError::HeaderLost));
         }
-        scan.buffer = None;
+        scan.let_go();
         if was_clean {
             return self.synced(scan, None);
         }

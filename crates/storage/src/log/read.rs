@@ -8,7 +8,8 @@ use baio_engine::{Buffer, Errno, Frozen};
 use super::chain::{Chain, Step as ChainStep};
 use super::error::LogError;
 use super::format::{BatchHeader, DATA_AT};
-use super::{IoOwner, LogAnswer, LogIoKind, LogPart, LogRequestId, Lsn};
+use super::seen::{Heard, Reading, Seen, Unread};
+use super::{IoOwner, LogAnswer, LogPart, LogRequestId, Lsn};
 use crate::slot_map::{SlotKey, SlotMap};
 
 /// Bytes that a read gives at most, and one batch at least.
@@ -118,19 +119,7 @@ struct Read {
     from: u64,
     chain: Chain,
     at: u64,
-    /// Bytes that are asked for.
-    len: u32,
-    fill: Option<Fill>,
-    /// The last block of what was read could not be read, and is zeroes.
-    unreadable: Option<Errno>,
-}
-
-/// What cannot be read as one is read block by block, up to the first that cannot be read.
-#[derive(Debug)]
-struct Fill {
-    whole: Buffer,
-    /// Where in it the block belongs that is read now.
-    piece: u32,
+    reading: Option<Reading>,
 }
 
 /// Reads on their way, and what makes them cheap.
@@ -182,11 +171,7 @@ impl LogPart {
         if self.recovered.epoch == 0 {
             return Err(LogError::Closed);
         }
-        if from < self.head.lsn {
-            return Err(LogError::Truncated {
-                head: Lsn(self.head.lsn),
-            });
-        }
+        self.is_kept(from)?;
         let recent = self.shared.recent().take(from);
         if from >= self.flights.durable_end || recent.is_some() {
             return Ok(Some(recent));
@@ -207,9 +192,7 @@ impl LogPart {
             from,
             chain,
             at,
-            len: 0,
-            fill: None,
-            unreadable: None,
+            reading: None,
         });
         if let Err(error) = self.ask_read(key, None) {
             self.reads.under_way.remove(key);
@@ -236,9 +219,10 @@ impl LogPart {
         let len = (buffer.capacity() as u64).min(rest) as u32;
         let len = len / header.block_bytes * header.block_bytes;
         buffer.set_len(len as usize);
-        (read.len, read.unreadable) = (len, None);
-        let offset = DATA_AT + read.at;
-        self.ask(IoOwner::Read(key), LogIoKind::Read { offset, len }, Some(buffer));
+        let reading = Reading::new(DATA_AT + read.at, len, header.block_bytes);
+        let kind = reading.kind();
+        read.reading = Some(reading);
+        self.ask(IoOwner::Read(key), kind, Some(buffer));
         Ok(())
     }
 
@@ -251,24 +235,18 @@ impl LogPart {
             // The log has grown meanwhile, and batches lie elsewhere.
             return self.start_read(read.owner, read.id, Lsn(read.from));
         }
-        let block_bytes = self.header.map_or(0, |header| header.block_bytes);
-        let buffer = match (read.fill.take(), buffer) {
-            (Some(fill), block) => match fill_on(&mut read, fill, block_bytes, result, block.as_deref()) {
-                Ok(whole) => whole,
-                Err(fill) => return self.ask_block(read, fill, block),
-            },
-            (None, Some(whole)) if result == Ok(read.len) && whole.len() == read.len as usize => whole,
-            (None, Some(mut whole)) if whole.capacity() >= read.len as usize => {
-                whole.set_len(read.len as usize);
-                return self.ask_block(read, Fill { whole, piece: 0 }, None);
-            }
-            _ => {
-                let errno = result.err().unwrap_or(Errno::EIO);
-                return self.end(who, Err(LogError::Read(errno)));
-            }
+        let Some(reading) = read.reading.take() else {
+            return;
         };
-        match self.batches_of(&mut read, &buffer) {
+        let seen = match reading.ended(result, buffer) {
+            Heard::Seen(seen, _) => seen,
+            Heard::Block(reading, block) => return self.ask_block(read, reading, block),
+        };
+        match self.batches_of(&mut read, &seen) {
             Ok(Some((ranges, next))) => {
+                let Some(buffer) = seen.into_buffer() else {
+                    return self.end(who, Ok(LogAnswer::Batches(None)));
+                };
                 let batches = Batches {
                     bytes: BatchBytes::Read(buffer.freeze()),
                     ranges,
@@ -278,7 +256,7 @@ impl LogPart {
             }
             Ok(None) => {
                 let key = self.reads.under_way.insert(read);
-                if let Err(error) = self.ask_read(key, Some(buffer)) {
+                if let Err(error) = self.ask_read(key, seen.into_buffer()) {
                     self.reads.under_way.remove(key);
                     self.end(who, Err(error));
                 }
@@ -287,38 +265,42 @@ impl LogPart {
         }
     }
 
-    fn ask_block(&mut self, read: Read, fill: Fill, block: Option<Buffer>) {
+    fn ask_block(&mut self, read: Read, reading: Reading, block: Option<Buffer>) {
         let who = Some((read.owner, read.id));
         let len = self.header.map_or(0, |header| header.block_bytes);
         let Some(mut block) = block.or_else(|| self.arena.buffer(len as usize)) else {
             return self.end(who, Err(LogError::NoMemory));
         };
         block.set_len(len as usize);
-        let offset = DATA_AT + read.at + u64::from(fill.piece);
-        let fill = Some(fill);
-        let key = self.reads.under_way.insert(Read { fill, ..read });
-        self.ask(IoOwner::Read(key), LogIoKind::Read { offset, len }, Some(block));
+        let kind = reading.kind();
+        let reading = Some(reading);
+        let key = self.reads.under_way.insert(Read { reading, ..read });
+        self.ask(IoOwner::Read(key), kind, Some(block));
     }
 
     /// The batches that are wanted of what was read, and the LSN of their end; nothing when the read has to go on.
-    fn batches_of(&mut self, read: &mut Read, buffer: &Buffer) -> Result<Option<(Vec<BatchRange>, u64)>, LogError> {
+    fn batches_of(&mut self, read: &mut Read, seen: &Seen) -> Result<Option<(Vec<BatchRange>, u64)>, LogError> {
         let mut ranges = Vec::new();
         let durable = self.flights.durable_end;
         while read.chain.end < durable {
             let place = read.chain.place;
-            let at = place.checked_sub(read.at).unwrap_or(u64::MAX) as usize;
-            let bytes = buffer.get(at..).unwrap_or(&[]);
+            let bytes = match seen.from(DATA_AT + place) {
+                Ok(bytes) => bytes,
+                Err(_) if !ranges.is_empty() => break,
+                Err(unread) => return Err(self.unread(read, unread)),
+            };
             if bytes.is_empty() {
                 break;
             }
-            match read.chain.step(bytes, |_| {}) {
-                ChainStep::Batch { header, .. } if read.chain.end > read.from => ranges.push(BatchRange {
+            match (read.chain.step(bytes, |_| {}), seen.cut()) {
+                (ChainStep::Batch { header, .. }, _) if read.chain.end > read.from => ranges.push(BatchRange {
                     header,
-                    at: at as u32,
+                    at: (place - read.at) as u32,
                     end: read.chain.end,
                 }),
-                ChainStep::Batch { .. } => {}
-                ChainStep::Longer if place != read.at => break,
+                (ChainStep::Batch { .. }, _) => {}
+                (ChainStep::Longer, _) if place != read.at => break,
+                (ChainStep::Longer, Some(unread)) => return Err(self.unread(read, unread)),
                 _ => match self.behind_hole(read) {
                     Err(_) if !ranges.is_empty() => break,
                     went_on => went_on?,
@@ -335,52 +317,32 @@ impl LogPart {
 
     /// What should lie at a place does not: it has been given up meanwhile, or there is a hole, or it has rotted.
     fn behind_hole(&self, read: &mut Read) -> Result<(), LogError> {
-        if read.from < self.head.lsn {
-            return Err(LogError::Truncated {
-                head: Lsn(self.head.lsn),
-            });
-        }
+        self.is_kept(read.from)?;
         let end = read.chain.end;
         let holes = &self.recovered.holes;
         let behind = holes.partition_point(|hole| hole.to.0 < end);
         let mut holes = holes.iter().skip(behind).take_while(|hole| hole.from.0 <= end);
         let hole = holes.find(|hole| hole.offset == DATA_AT + read.chain.place);
         let mark = hole.and_then(|hole| self.index.behind(hole.to.0.saturating_sub(1)));
-        let fault = read.unreadable.map(LogError::Read).unwrap_or(LogError::Rot {
+        let fault = LogError::Rot {
             lsn: Lsn(end),
             offset: DATA_AT + read.chain.place,
-        });
+        };
         let mark = mark.filter(|mark| mark.lsn > end).ok_or(fault)?;
         read.chain.skip_to(mark.place);
         Ok(())
     }
-}
 
-/// A block was read, or not: gives the whole when it was the last that is read.
-fn fill_on(
-    read: &mut Read,
-    mut fill: Fill,
-    len: u32,
-    result: Result<u32, Errno>,
-    block: Option<&[u8]>,
-) -> Result<Buffer, Fill> {
-    let from = fill.piece as usize;
-    fill.piece += len;
-    let Some(into) = fill.whole.get_mut(from..fill.piece as usize) else {
-        return Ok(fill.whole);
-    };
-    match block {
-        Some(block) if result == Ok(len) && block.len() == into.len() => into.copy_from_slice(block),
-        _ => {
-            into.fill(0);
-            read.unreadable = Some(result.err().unwrap_or(Errno::EIO));
-            fill.whole.set_len(fill.piece as usize);
-            return Ok(fill.whole);
-        }
+    /// What should lie there could not be read; unless it has been given up meanwhile.
+    fn unread(&self, read: &Read, unread: Unread) -> LogError {
+        self.is_kept(read.from).err().unwrap_or(unread.into())
     }
-    if fill.piece < read.len {
-        Err(fill)
-    } else {
-        Ok(fill.whole)
+
+    fn is_kept(&self, from: u64) -> Result<(), LogError> {
+        let head = self.head.lsn;
+        match from < head {
+            true => Err(LogError::Truncated { head: Lsn(head) }),
+            false => Ok(()),
+        }
     }
 }

@@ -4,16 +4,21 @@
 //! were in flight together with what is missing: those were never acknowledged, and the log ends at the gap. But if the header, or
 //! one of those batches, says that the log was durable beyond it (the watermark), something has rotted, and the opening fails with
 //! the place. With `salvage` it goes on behind the hole, and says so; the header remembers that there are holes, so that later
-//! openings find them known. Where the place of the gap could not be read nobody knows whether a batch is there: that is no end.
+//! openings find them known.
+//!
+//! What could not be read is neither there nor missing: no judgement comes of it, but the device's error. That is so for the batch that
+//! is next, and for all that decides where a log goes on behind a hole, so nobody salvages while reads fail. Farther behind the end
+//! of a log that has no hole a block may be unreadable: it could only have told of rot.
 
-use baio_engine::{Buffer, Errno};
+use baio_engine::Buffer;
 
 use super::chain::{Chain, Later, Step as ChainStep};
 use super::error::LogError;
 use super::format::{DATA_AT, Header};
 use super::index::Mark;
 use super::jobs::{Ended, Next, Step};
-use super::{Hole, LogIoKind, LogPart, Lsn};
+use super::seen::{Heard, Reading, Seen, Unread};
+use super::{Hole, LogPart, Lsn};
 
 /// Bytes that are read at once, if the arena has them.
 const CHUNK: u32 = 1 << 20;
@@ -32,13 +37,14 @@ pub(super) struct Scan {
     /// The highest watermark of both copies.
     pub(super) watermark: u64,
     pub(super) chain: Chain,
-    pub(super) buffer: Option<Buffer>,
+    /// Memory to read into, while nothing is seen or being read.
+    buffer: Option<Buffer>,
     chunk: u32,
-    /// Which bytes of the data are in the buffer.
+    reading: Option<Reading>,
+    seen: Option<Seen>,
+    /// Where in the data what is seen begins, and its length up to the end of a block that could not be read.
     at: u64,
     len: u32,
-    /// Blocks in the buffer that could not be read, and stand there as zeroes.
-    unreadable: Vec<(u64, Errno)>,
     /// Bytes of the data that were gone over.
     passed: u64,
     look: Option<Look>,
@@ -52,10 +58,8 @@ struct Look {
     left: u64,
     passed: u64,
     is_rot: bool,
-    /// Up to there the next batch may lie that should begin in the gap.
+    /// Up to there the next batch may lie that should begin in the gap: that must be readable.
     next_to: u64,
-    /// The next batch may be there all the same: its place could not be read.
-    unreadable: Option<Errno>,
     /// Where the first later batch lies, its LSN, and how far behind the gap.
     found: Option<(u64, u64, u64)>,
 }
@@ -66,13 +70,12 @@ enum Verdict {
     Fault(LogError),
 }
 
-/// Reading a part block by block: those that cannot be read stand there as zeroes, and are remembered.
-#[derive(Debug)]
-pub(super) struct Fill {
-    piece: u32,
-}
-
 impl Scan {
+    /// Memory is for others now.
+    pub(super) fn let_go(&mut self) {
+        (self.buffer, self.seen) = (None, None);
+    }
+
     fn too_damaged(&self) -> LogError {
         LogError::TooDamaged {
             lsn: Lsn(self.chain.end),
@@ -84,6 +87,9 @@ impl Scan {
 impl LogPart {
     pub(super) fn begin_scan(&mut self) -> Result<Next, LogError> {
         let header = self.headers.newest()?;
+        if let Some(unread) = self.headers.unread().filter(|_| self.options.salvage) {
+            return Err(unread.into());
+        }
         if self.options.block_bytes > header.block_bytes && !self.only_looks {
             return Err(LogError::BlockBytes {
                 log: header.block_bytes,
@@ -115,9 +121,10 @@ impl LogPart {
             chain,
             buffer: Some(buffer),
             chunk,
+            reading: None,
+            seen: None,
             at: 0,
             len: 0,
-            unreadable: Vec::new(),
             passed: 0,
             look: None,
             holes: Vec::new(),
@@ -125,20 +132,26 @@ impl LogPart {
     }
 
     pub(super) fn scan(&mut self, mut scan: Box<Scan>, ended: Option<Ended>) -> Next {
-        if let Some(ended) = ended {
-            // Whatever length it comes back with: so many bytes are gone over.
-            let mut buffer = ended.buffer.filter(|buffer| buffer.capacity() >= scan.len as usize);
-            if let Some(buffer) = &mut buffer {
-                buffer.set_len(scan.len as usize);
+        if let (Some(ended), Some(reading)) = (ended, scan.reading.take()) {
+            match reading.ended(ended.result, ended.buffer) {
+                Heard::Seen(seen, block) => {
+                    self.block_buffer = block.or(self.block_buffer.take());
+                    if let Some(unread) = seen.cut() {
+                        let to = unread.offset + u64::from(scan.header.block_bytes);
+                        scan.len = (to - DATA_AT - scan.at) as u32;
+                    }
+                    scan.seen = Some(seen);
+                }
+                Heard::Block(reading, block) => {
+                    self.block_buffer = block.or(self.block_buffer.take());
+                    let Some(block) = self.take_block(scan.header.block_bytes) else {
+                        return Next::End(Err(LogError::NoMemory));
+                    };
+                    let kind = reading.kind();
+                    scan.reading = Some(reading);
+                    return Next::Io(Step::Scan(scan), kind, Some(block));
+                }
             }
-            scan.buffer = buffer;
-            scan.unreadable.clear();
-            if ended.result != Ok(scan.len) {
-                return Next::Go(Step::Fill(scan, Fill { piece: 0 }));
-            }
-        }
-        if scan.len > 0 && scan.buffer.is_none() {
-            return Next::End(Err(LogError::NoMemory));
         }
         let limit = LAPS_IN_VAIN * scan.header.capacity.max(LAP_LEAST);
         loop {
@@ -147,70 +160,57 @@ impl LogPart {
             }
             let place = scan.look.as_ref().map_or(scan.chain.place, |look| look.place);
             let is_here = place >= scan.at && place < scan.at + u64::from(scan.len);
-            let went_on = is_here && self.scan_at(&mut scan, place);
-            if went_on {
-                match self.gap_is_judged(&mut scan) {
+            let went_on = match scan.seen.take().filter(|_| is_here) {
+                Some(seen) => {
+                    let went_on = self.scan_at(&mut scan, &seen, place);
+                    scan.seen = Some(seen);
+                    went_on
+                }
+                None => Ok(false),
+            };
+            match went_on {
+                Ok(true) => match self.gap_is_judged(&mut scan) {
                     None => continue,
                     Some(Verdict::Tail) => return self.tail_found(scan),
                     Some(Verdict::Fault(error)) => return Next::End(Err(error)),
-                }
+                },
+                Ok(false) => return self.read_more(scan, place),
+                Err(unread) => return Next::End(Err(unread.into())),
             }
-            let Some(mut buffer) = scan.buffer.take() else {
-                return Next::End(Err(LogError::NoMemory));
-            };
-            scan.at = place;
-            scan.len = u64::from(scan.chunk).min(scan.header.capacity - place) as u32;
-            buffer.set_len(scan.len as usize);
-            if scan.look.is_some() {
-                scan.chain.in_vain += u64::from(scan.len);
-            }
-            let kind = LogIoKind::Read {
-                offset: DATA_AT + place,
-                len: scan.len,
-            };
-            return Next::Io(Step::Scan(scan), kind, Some(buffer));
         }
     }
 
-    /// Goes over what lies at a place of which the buffer has the beginning. False: the buffer has too little of it.
-    fn scan_at(&mut self, scan: &mut Scan, place: u64) -> bool {
-        let Some(buffer) = &scan.buffer else {
-            return false;
+    /// The part of the data is read that begins at a place.
+    fn read_more(&mut self, mut scan: Box<Scan>, place: u64) -> Next {
+        let seen = scan.seen.take().and_then(Seen::into_buffer);
+        let buffer = scan.buffer.take().or(seen);
+        let Some(mut buffer) = buffer.or_else(|| self.arena.buffer(scan.chunk as usize)) else {
+            return Next::End(Err(LogError::NoMemory));
         };
-        let is_begin = place == scan.at;
-        let bytes = buffer.get((place - scan.at) as usize..).unwrap_or(&[]);
-        // No batch lies over the head: what is appended behind one that did would take the place of others.
-        let rest = scan.header.capacity.saturating_sub(scan.passed);
-        let ahead = scan.look.as_ref().map_or(0, |look| look.passed);
-        let bytes = &bytes[..rest.saturating_sub(ahead).min(bytes.len() as u64) as usize];
-        let block = u64::from(scan.header.block_bytes);
-        if let Some(look) = &mut scan.look {
-            let mut step = block;
-            match scan.chain.look_later(bytes, place) {
-                Some(Later::Longer) if !is_begin => return false,
-                Some(Later::Batch(header)) => {
-                    look.is_rot |= header.watermark > scan.chain.end;
-                    look.found.get_or_insert((place, header.lsn, look.passed));
-                    step = u64::from(header.padded(scan.header.block_bytes));
-                }
-                _ => {}
-            }
-            let here = look.place..look.next_to.min(look.place + step);
-            if look.unreadable.is_none() && here.start >= scan.chain.place {
-                let first = scan.unreadable.partition_point(|(at, _)| *at < here.start);
-                let unreadable = scan.unreadable.get(first).filter(|(at, _)| here.contains(at));
-                look.unreadable = unreadable.map(|(_, errno)| *errno);
-            }
-            look.left = look.left.saturating_sub(step);
-            look.passed += step;
-            look.place += step;
-            if look.place >= scan.header.capacity {
-                look.place = 0;
-            }
-            return true;
+        scan.at = place;
+        scan.len = u64::from(scan.chunk).min(scan.header.capacity - place) as u32;
+        buffer.set_len(scan.len as usize);
+        if scan.look.is_some() {
+            scan.chain.in_vain += u64::from(scan.len);
         }
+        let reading = Reading::new(DATA_AT + place, scan.len, scan.header.block_bytes);
+        let kind = reading.kind();
+        scan.reading = Some(reading);
+        Next::Io(Step::Scan(scan), kind, Some(buffer))
+    }
+
+    /// Goes over what lies at a place of which the beginning was asked for. False: more has to be read from there on.
+    fn scan_at(&mut self, scan: &mut Scan, seen: &Seen, place: u64) -> Result<bool, Unread> {
+        let is_begin = place == scan.at;
+        let rest = scan.header.capacity.saturating_sub(scan.passed);
+        if scan.look.is_some() {
+            return self.look_at(scan, seen, place, rest);
+        }
+        // No batch lies over the head: what is appended behind one that did would take the place of others.
+        let bytes = up_to(rest, seen.from(DATA_AT + place)?);
         match scan.chain.step(bytes, |_| {}) {
-            ChainStep::Longer if !is_begin => return false,
+            ChainStep::Longer if !is_begin => return Ok(false),
+            ChainStep::Longer if seen.cut().is_some() => return seen.cut().map_or(Ok(false), Err),
             ChainStep::Batch {
                 header,
                 padded,
@@ -229,7 +229,7 @@ impl LogPart {
                 // what is durable.
                 let batch_max = u64::from(scan.header.batch_bytes_max);
                 let window = scan.header.ahead.max(u64::from(scan.header.window) * batch_max) + batch_max;
-                let far = self.options.salvage || scan.chain.end < scan.header.holes_below;
+                let far = self.goes_on(scan);
                 // The whole of the batch that would begin here: it crosses neither the end of the data nor the head.
                 let next = u64::from(scan.header.batch_bytes_max)
                     .min(rest)
@@ -241,18 +241,56 @@ impl LogPart {
                     passed: 0,
                     is_rot: scan.watermark > scan.chain.end || looks_like_one,
                     next_to: place + next,
-                    unreadable: None,
                     found: None,
                 });
             }
         }
-        true
+        Ok(true)
+    }
+
+    /// The same behind a gap, block by block.
+    fn look_at(&mut self, scan: &mut Scan, seen: &Seen, place: u64, rest: u64) -> Result<bool, Unread> {
+        let goes_on = self.goes_on(scan);
+        let Some(look) = &mut scan.look else {
+            return Ok(true);
+        };
+        let must_be_read = goes_on || (scan.chain.place..look.next_to).contains(&place);
+        let mut step = u64::from(scan.header.block_bytes);
+        let bytes = match seen.from(DATA_AT + place) {
+            Err(unread) if must_be_read => return Err(unread),
+            read => read.unwrap_or(&[]),
+        };
+        match scan
+            .chain
+            .look_later(up_to(rest.saturating_sub(look.passed), bytes), place)
+        {
+            Some(Later::Longer) if place != scan.at => return Ok(false),
+            Some(Later::Longer) if must_be_read && seen.cut().is_some() => return seen.cut().map_or(Ok(false), Err),
+            Some(Later::Batch(header)) => {
+                look.is_rot |= header.watermark > scan.chain.end;
+                look.found.get_or_insert((place, header.lsn, look.passed));
+                step = u64::from(header.padded(scan.header.block_bytes));
+            }
+            _ => {}
+        }
+        look.left = look.left.saturating_sub(step);
+        look.passed += step;
+        look.place += step;
+        if look.place >= scan.header.capacity {
+            look.place = 0;
+        }
+        Ok(true)
+    }
+
+    /// Does the log go on behind what is missing here?
+    fn goes_on(&self, scan: &Scan) -> bool {
+        self.options.salvage || scan.chain.end < scan.header.holes_below
     }
 
     /// The look behind a gap is over: is the log's end there, or a hole?
     fn gap_is_judged(&mut self, scan: &mut Scan) -> Option<Verdict> {
         let end = scan.chain.end;
-        let goes_on = self.options.salvage || end < scan.header.holes_below;
+        let goes_on = self.goes_on(scan);
         let look = scan.look.as_ref()?;
         let is_known = look.is_rot && (!goes_on || look.found.is_some());
         if look.left > 0 && !is_known && !crate::seeded_bug("log-gap-is-passed-over") {
@@ -271,12 +309,8 @@ impl LogPart {
                 return None;
             }
         }
-        let tail = match look.unreadable.filter(|_| !self.options.salvage) {
-            Some(errno) => Verdict::Fault(LogError::Read(errno)),
-            None => Verdict::Tail,
-        };
         if !look.is_rot || crate::seeded_bug("log-rot-told-as-tail") {
-            return Some(tail);
+            return Some(Verdict::Tail);
         }
         if !goes_on {
             return Some(Verdict::Fault(LogError::Rot { lsn: Lsn(end), offset }));
@@ -301,41 +335,12 @@ impl LogPart {
                 });
                 None
             }
-            None => Some(tail),
+            None => Some(Verdict::Tail),
         }
     }
+}
 
-    /// A part that could not be read whole, block by block.
-    pub(super) fn fill(&mut self, mut scan: Box<Scan>, fill: Fill, ended: Option<Ended>) -> Next {
-        let mut piece = fill.piece;
-        let len = scan.header.block_bytes;
-        if let Some(ended) = ended {
-            if let Some(buffer) = &mut scan.buffer {
-                let into = buffer
-                    .get_mut(piece as usize..(piece + len) as usize)
-                    .unwrap_or(&mut []);
-                match &ended.buffer {
-                    Some(read) if ended.result == Ok(len) && read.len() == into.len() => into.copy_from_slice(read),
-                    _ => {
-                        into.fill(0);
-                        let errno = ended.result.err().unwrap_or(Errno::EIO);
-                        scan.unreadable.push((scan.at + u64::from(piece), errno));
-                    }
-                }
-            }
-            self.block_buffer = ended.buffer;
-            piece += len;
-        }
-        if piece >= scan.len {
-            return Next::Go(Step::Scan(scan));
-        }
-        let Some(buffer) = self.take_block(len) else {
-            return Next::End(Err(LogError::NoMemory));
-        };
-        let kind = LogIoKind::Read {
-            offset: DATA_AT + scan.at + u64::from(piece),
-            len,
-        };
-        Next::Io(Step::Fill(scan, Fill { piece }), kind, Some(buffer))
-    }
+/// So many of the bytes at most.
+fn up_to(most: u64, bytes: &[u8]) -> &[u8] {
+    &bytes[..most.min(bytes.len() as u64) as usize]
 }

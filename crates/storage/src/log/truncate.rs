@@ -3,13 +3,14 @@
 //! The space is used again when both copies of the header have the new head durably: with an older head a recovery would find
 //! newer batches at its place.
 
-use baio_engine::{Buffer, Errno};
+use baio_engine::Buffer;
 
 use super::chain::{Chain, Step as ChainStep};
 use super::error::LogError;
 use super::format::{BATCH_HEADER, DATA_AT, Head, Header};
 use super::front::Life;
 use super::jobs::{AfterHeader, Ended, HeaderWrite, Next, Step};
+use super::seen::{Heard, Reading};
 use super::{LogAnswer, LogIoKind, LogPart, LogRequest, Lsn};
 
 /// Looking for the last group that begins at or below an LSN.
@@ -112,23 +113,21 @@ impl LogPart {
     }
 
     pub(super) fn find(&mut self, mut find: Box<Find>, ended: Option<Ended>) -> Next {
-        let Some(Ended {
-            result,
-            buffer: Some(buffer),
-        }) = ended
-        else {
+        let (offset, Some(ended)) = (DATA_AT + find.at, ended) else {
+            return self.head_is_there();
+        };
+        // Whole or not at all: it is tried again when it is asked again.
+        let Heard::Seen(seen, _) = Reading::new(offset, find.len, find.len).ended(ended.result, ended.buffer) else {
             return Next::End(Err(LogError::NoMemory));
         };
-        if result != Ok(find.len) || buffer.len() != find.len as usize {
-            let errno = result.err().unwrap_or(Errno::EIO);
+        if let Some(unread) = seen.cut() {
             self.truncated_for = self.head.lsn;
-            return Next::End(Err(LogError::Read(errno)));
+            return Next::End(Err(unread.into()));
         }
         loop {
-            let skip = find.chain.place.checked_sub(find.at).map(|skip| skip as usize);
-            let bytes = skip.and_then(|skip| buffer.get(skip..)).unwrap_or(&[]);
+            let bytes = seen.from(DATA_AT + find.chain.place).unwrap_or(&[]);
             if bytes.is_empty() {
-                return self.read_on(find, Some(buffer));
+                return self.read_on(find, seen.into_buffer());
             }
             let (to, least, mut found) = (find.to, self.head.lsn, find.found);
             let step = find.chain.step(bytes, |head| {
@@ -143,7 +142,7 @@ impl LogPart {
             match step {
                 ChainStep::Batch { .. } if find.chain.end > find.to => return self.write_head(find.found),
                 ChainStep::Batch { .. } => {}
-                ChainStep::Longer if find.chain.place != find.at => return self.read_on(find, Some(buffer)),
+                ChainStep::Longer if find.chain.place != find.at => return self.read_on(find, seen.into_buffer()),
                 // A hole, or rot since it was opened: nothing behind what was found is given up.
                 _ => return self.write_head(find.found),
             }

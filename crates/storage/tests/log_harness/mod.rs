@@ -36,6 +36,10 @@ pub struct Device {
     pub bytes: Vec<u8>,
     /// Reads of these bytes fail.
     pub unreadable: Vec<std::ops::Range<u64>>,
+    /// So many of a hundred reads fail, whatever they read.
+    pub failing_percent: u64,
+    /// By which they are chosen; not 0.
+    pub dice: u64,
 }
 
 impl Device {
@@ -44,7 +48,18 @@ impl Device {
         Device {
             bytes: vec![0xA5; size as usize],
             unreadable: Vec::new(),
+            failing_percent: 0,
+            dice: 1,
         }
+    }
+
+    fn can_read(&mut self, bytes: &std::ops::Range<u64>) -> bool {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        let fails = self.dice % 100 < self.failing_percent;
+        let is_bad = |bad: &std::ops::Range<u64>| bad.start < bytes.end && bytes.start < bad.end;
+        !fails && !self.unreadable.iter().any(is_bad)
     }
 
     pub fn flip(&mut self, offset: u64) {
@@ -180,8 +195,7 @@ impl Rig {
             }
             LogIoKind::Read { offset, len } => {
                 let end = offset + u64::from(len);
-                let is_bad = |bad: &std::ops::Range<u64>| bad.start < end && offset < bad.end;
-                if self.device.unreadable.iter().any(is_bad) {
+                if !self.device.can_read(&(offset..end)) {
                     Err(Errno::EIO)
                 } else {
                     let bytes = &self.device.bytes[offset as usize..end as usize];
@@ -220,6 +234,12 @@ impl Rig {
         let io = self.ios.remove(index);
         io.land(&mut self.device, lands);
         self.told(io.id, Err(errno), io.memory);
+    }
+
+    /// Ends it with an error, and its memory is lost: whoever carried it out is gone.
+    pub fn lose(&mut self, index: usize, errno: Errno) {
+        let io = self.ios.remove(index);
+        self.told(io.id, Err(errno), Memory::None);
     }
 
     /// Does what there is to do, to the end.
