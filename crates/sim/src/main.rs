@@ -45,8 +45,11 @@ enum Command {
     Wal(command::Asked),
     /// A network block device that loses power and fails requests, on a socket or mounted as a file
     Nbd(command::nbd::Args),
-    /// The real program on a block device whose reads fail
+    /// The real program on a block device that loses power, or whose reads fail
     Powercut(command::powercut::Args),
+    /// Who works on that device, and is killed
+    #[command(hide = true)]
+    PowercutWorker(command::powercut::WorkerArgs),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
     Engine(command::engine::Args),
 }
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Wal(args) => command::wal::run(&args),
         Command::Nbd(args) => command::nbd::run(&args),
         Command::Powercut(args) => command::powercut::run(&args),
+        Command::PowercutWorker(args) => command::powercut::work(&args),
         Command::Engine(args) => command::engine::run(&args),
     }
 }

@@ -1,12 +1,23 @@
 //! `powercut`: the real program on a device that loses power, or whose reads fail.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use baio_sim::powercut::read_errors;
+use baio_sim::powercut::worker::{Task, Worker};
+use baio_sim::powercut::{read_errors, rounds, stories};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Open log and volume while reads fail
+    /// Rounds of each story
+    #[arg(long, default_value_t = 12)]
+    rounds: u64,
+    /// Only these stories: log, volume, cache, moves, kv, btree, dd
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(stories::ALL.map(|(name, _)| name)))]
+    story: Vec<String>,
+    /// On a device that lies about flushes: losses must be found
+    #[arg(long)]
+    lies: bool,
+    /// Open log and volume while reads fail, instead of cutting the power
     #[arg(long)]
     read_errors: bool,
     /// How many openings
@@ -18,44 +29,106 @@ pub(crate) struct Args {
     /// Run only this one: what a failure prints
     #[arg(long)]
     only: Option<u64>,
-    /// Print one JSON object
+    /// Print JSON objects
     #[arg(long)]
     json: bool,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct WorkerArgs {
+    story: String,
+    device: PathBuf,
+    beside: PathBuf,
+    seed: u64,
+    first: u64,
+}
+
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let plan = read_errors::Plan {
+    let done = match args.read_errors {
+        true => while_reads_fail(args),
+        false => with_cuts(args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            println!("SKIPPED: powercut: {why}");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Works until it is killed. Says on its last line what went wrong before that.
+pub(crate) fn work(args: &WorkerArgs) -> ExitCode {
+    let worker = Worker::new(Task {
+        story: args.story.clone(),
+        device: args.device.clone(),
+        beside: args.beside.clone(),
+        seed: args.seed,
+        first: args.first,
+    });
+    if let Err(error) = stories::work(&worker) {
+        worker.say(&format!("! {error}"));
+    }
+    ExitCode::FAILURE
+}
+
+fn with_cuts(args: &Args) -> Result<bool, String> {
+    let plan = rounds::Plan {
+        stories: args.story.clone(),
+        rounds: args.rounds,
+        seed: args.seed,
+        only: args.only,
+        lies: args.lies,
+    };
+    let mut is_good = true;
+    rounds::run(&plan, |report| {
+        is_good &= !report.is_bad();
+        for broken in &report.broken {
+            eprintln!("baio-sim: {broken}");
+        }
+        if args.json {
+            super::print_json(report);
+        } else {
+            tell(report);
+        }
+    })?;
+    Ok(is_good)
+}
+
+fn tell(report: &rounds::Report) {
+    let bites = match report.bites {
+        Some(life) => format!("a device that lies was found out in life {life}"),
+        None => "a device that lies was NOT found out: this story shows nothing".into(),
+    };
+    println!(
+        "{}: {} rounds in {:.1} s, {} lines said, {} writes lost by cuts; broken promises {}; acknowledged plain writes gone {}; {bites}",
+        report.story,
+        report.rounds,
+        report.seconds,
+        report.lines,
+        report.writes_lost,
+        report.broken.len(),
+        report.plain_lost
+    );
+}
+
+fn while_reads_fail(args: &Args) -> Result<bool, String> {
+    let report = read_errors::run(&read_errors::Plan {
         seed: args.seed,
         openings: args.openings,
         only: args.only,
-    };
-    let report = match read_errors::run(&plan) {
-        Ok(report) => report,
-        Err(why) => {
-            println!("SKIPPED: powercut: {why}");
-            return ExitCode::SUCCESS;
-        }
-    };
+    })?;
     if args.json {
         super::print_json(&report);
     } else {
-        let read_errors::Report {
-            openings,
-            opened,
-            refused,
-            reads_failed,
-            ..
-        } = report;
         println!(
-            "{openings} openings while {reads_failed} reads failed: {opened} gave all, {refused} told the device's error"
+            "{} openings while {} reads failed: {} gave all, {} told the device's error",
+            report.openings, report.reads_failed, report.opened, report.refused
         );
     }
     for wrong in &report.wrong {
         eprintln!("baio-sim: {wrong}");
     }
-    if report.wrong.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    Ok(report.wrong.is_empty())
 }

@@ -3,7 +3,15 @@
 //! | file | what it has |
 //! |---|---|
 //! | [`bench`] | a folder with the device in it, served and mounted |
+//! | [`rounds`] | somebody works, the power is cut, what is there is judged |
+//! | [`stories`] | who works on what, and what must be there |
+//! | [`worker`] | what every worker has |
+//! | [`registers`] | what was said of bytes and pairs, and what may be there because of it |
 //! | [`read_errors`] | log and volume are opened while reads fail |
 
 pub mod bench;
 pub mod read_errors;
+pub mod registers;
+pub mod rounds;
+pub mod stories;
+pub mod worker;

@@ -1,0 +1,243 @@
+//! A round: somebody works on the device, in a process of its own, and says what was acknowledged; the power is cut; what is there
+//! then is judged. Some rounds on one state are a life; a life is what a failure replays.
+//!
+//! Lives on a device that lies about flushes come last: a story that notices nothing there shows nothing.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::bench::{self, Bench};
+use super::stories::{self, Judged, Story};
+use super::worker::Failure;
+use crate::nbd::{Cut, Manner};
+use crate::random::Random;
+
+const DISK_BYTES: u64 = 24 << 20;
+const ROUNDS_OF_A_LIFE: u64 = 8;
+/// On a device that lies, a loss must be found within so many lives.
+const LIVES_OF_LIES: u64 = 12;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The names of the stories; empty for all.
+    pub stories: Vec<String>,
+    /// Rounds of each.
+    pub rounds: u64,
+    /// From which all choices follow. What the threads of a worker do beside each other does not.
+    pub seed: u64,
+    /// Only this life.
+    pub only: Option<u64>,
+    /// The device lies about flushes: losses are found, or the story is worth nothing.
+    pub lies: bool,
+}
+
+/// What came of one story.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// Its name.
+    pub story: &'static str,
+    /// Rounds that were run and judged.
+    pub rounds: u64,
+    /// Writes that the device had acknowledged, and that a cut took, or parts of them.
+    pub writes_lost: u64,
+    /// Lines that were said.
+    pub lines: u64,
+    /// What was acknowledged, not as durable, and is gone: with these counted as durable, losses are found.
+    pub plain_lost: u64,
+    /// The number of the life in which a loss was found on a device that lies.
+    pub bites: Option<u64>,
+    /// Promises that were broken, and how to see it again.
+    pub broken: Vec<String>,
+    /// In seconds.
+    pub seconds: f64,
+}
+
+impl Report {
+    /// Is a promise broken, or does it notice nothing?
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        !self.broken.is_empty() || self.bites.is_none()
+    }
+}
+
+/// Runs the plan, and tells of each story when it is over.
+///
+/// # Errors
+/// It cannot run here; why.
+pub fn run(plan: &Plan, mut tell: impl FnMut(&Report)) -> Result<(), String> {
+    let mut bench = Bench::new(DISK_BYTES, plan.seed)?;
+    for (name, make) in stories::ALL {
+        if !plan.stories.is_empty() && !plan.stories.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let began = Instant::now();
+        let lost_before = bench.disk.counts().lost;
+        let mut report = Report {
+            story: name,
+            ..Report::default()
+        };
+        one_story(plan, &mut bench, make, &mut report);
+        report.writes_lost = bench.disk.counts().lost - lost_before;
+        report.seconds = began.elapsed().as_secs_f64();
+        tell(&report);
+    }
+    bench::ends();
+    Ok(())
+}
+
+fn one_story(plan: &Plan, bench: &mut Bench, make: stories::Make, report: &mut Report) {
+    if !plan.lies {
+        let (mut number, mut left) = (plan.only.unwrap_or(0), plan.rounds);
+        while left > 0 {
+            let rounds = ROUNDS_OF_A_LIFE.min(left);
+            if let Err(broken) = life(plan, bench, &mut *make(), number, rounds, report) {
+                report.broken.push(broken);
+            }
+            left = if plan.only.is_some() { 0 } else { left - rounds };
+            number += 1;
+        }
+    }
+    let lives = plan
+        .only
+        .filter(|_| plan.lies)
+        .map_or(0..LIVES_OF_LIES, |only| only..only + 1);
+    if plan.only.is_some() && !plan.lies {
+        // It is of one life only, which was honest.
+        report.bites = Some(0);
+        return;
+    }
+    for number in lives {
+        let mut liar = Report {
+            story: report.story,
+            ..Report::default()
+        };
+        let plan = Plan {
+            lies: true,
+            ..plan.clone()
+        };
+        if life(&plan, bench, &mut *make(), number, ROUNDS_OF_A_LIFE, &mut liar).is_err() {
+            report.bites = Some(number);
+            return;
+        }
+    }
+}
+
+/// The command that shows a life again.
+fn replay(plan: &Plan, story: &str, number: u64) -> String {
+    let lies = if plan.lies { " --lies" } else { "" };
+    format!(
+        "cargo run --release -p baio-sim -- powercut --story {story} --seed {} --only {number}{lies}",
+        plan.seed
+    )
+}
+
+fn life(
+    plan: &Plan,
+    bench: &mut Bench,
+    story: &mut dyn Story,
+    number: u64,
+    rounds: u64,
+    report: &mut Report,
+) -> Result<(), String> {
+    let replay = replay(plan, report.story, number);
+    let mut random = Random::from(&[plan.seed, number, u64::from(plan.lies), hash(report.story)]);
+    let tell = |what: &str, error: Failure| format!("{}: {what}: {error}\nreplay: {replay}", report.story);
+    bench::begins(&replay);
+    bench.disk.lie(false);
+    bench.disk.power_on();
+    bench.disk.blank();
+    story
+        .prepare(bench, &mut random)
+        .map_err(|error| tell("nothing fails, and it cannot be made", error))?;
+    bench.disk.lie(plan.lies);
+    let mut sum = Judged::default();
+    let mut told = Ok(());
+    for round in 0..rounds {
+        bench::begins(&replay);
+        if let Err(error) = one_round(bench, story, &mut random, report.story, &mut sum) {
+            told = Err(tell(&format!("round {round}"), error));
+            break;
+        }
+        report.rounds += 1;
+    }
+    report.plain_lost += sum.plain_lost;
+    report.lines += sum.lines;
+    bench.disk.lie(false);
+    bench.disk.power_on();
+    told
+}
+
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0, |sum, byte| sum * 31 + u64::from(byte))
+}
+
+fn one_round(
+    bench: &mut Bench,
+    story: &mut dyn Story,
+    random: &mut Random,
+    name: &str,
+    sum: &mut Judged,
+) -> Result<(), Failure> {
+    let manner = match random.below(10) {
+        0..2 => Manner::Whole,
+        2..5 => Manner::Some,
+        5..9 => Manner::Torn,
+        _ => Manner::Nothing,
+    };
+    // Some cuts fall into the opening, some into the work, some between two writes.
+    let after_writes = match random.below(10) {
+        0..3 => Some(random.below(30)),
+        3..8 => Some(random.below(500)),
+        _ => None,
+    };
+    let patience = Duration::from_millis(30 + random.below(400));
+    bench
+        .disk
+        .cut_at(after_writes.map(|after_writes| Cut { after_writes, manner }));
+    let mut child = start(bench, name, random.bits(), story.first())?;
+    let stdout = child.stdout.take().ok_or("a worker without an output")?;
+    let listener = thread::Builder::new()
+        .name("listener".into())
+        .spawn(move || BufReader::new(stdout).lines().collect::<Result<Vec<String>, _>>())?;
+    let was_cut = bench.disk.wait_for_cut(patience);
+    let ended_before = if was_cut { None } else { child.try_wait()? };
+    bench.disk.cut(manner);
+    let group = Pid::from_child(&child);
+    // It may have ended by itself, when the power was gone.
+    let _ = kill_process_group(group, Signal::KILL);
+    child.wait()?;
+    let lines = listener.join().map_err(|_| "the listener's panic")??;
+    if let Some(status) = ended_before {
+        let last = lines.last().map_or("", String::as_str);
+        return Err(format!("the power was on, and the worker ended ({status}): {last}").into());
+    }
+    bench.disk.power_on();
+    bench.mount_anew()?;
+    sum.lines += lines.len() as u64;
+    // Without power it says what went wrong, and that is no matter.
+    for line in lines.iter().filter(|line| !line.starts_with('!')) {
+        story.hear(line)?;
+    }
+    sum.plain_lost += story.judge(bench, random)?;
+    Ok(())
+}
+
+fn start(bench: &Bench, name: &str, seed: u64, first: u64) -> Result<Child, Failure> {
+    let program = std::env::current_exe()?;
+    let child = Command::new(program)
+        .args(["powercut-worker", name])
+        .args([bench.device(), bench.beside("")])
+        .args([seed.to_string(), first.to_string()])
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(child)
+}

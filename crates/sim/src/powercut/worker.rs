@@ -1,0 +1,98 @@
+//! What every worker has: the device, choices, and a way to say what it does. It runs in a process of its own, which is killed.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use baio::{Backend, Config, Options};
+
+use crate::random::Random;
+
+/// What goes wrong in a worker, or where its work is judged.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a worker is told on its command line.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The story.
+    pub story: String,
+    /// The device.
+    pub device: PathBuf,
+    /// A folder for files of its own, which survives.
+    pub beside: PathBuf,
+    /// From which its choices follow.
+    pub seed: u64,
+    /// Numbers from here on are free.
+    pub first: u64,
+}
+
+/// A worker. Threads share it.
+#[derive(Debug)]
+pub struct Worker {
+    /// What it was told.
+    pub task: Task,
+    next: AtomicU64,
+}
+
+impl Worker {
+    /// One with this task.
+    #[must_use]
+    pub fn new(task: Task) -> Worker {
+        Worker {
+            next: AtomicU64::new(task.first),
+            task,
+        }
+    }
+
+    /// A number that nobody has had.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Choices of one of its threads.
+    #[must_use]
+    pub fn random(&self, thread: u64) -> Random {
+        Random::from(&[self.task.seed, thread, 0x776f_726b])
+    }
+
+    /// Says a line. It has left this process when this returns.
+    pub fn say(&self, line: &str) {
+        // Nobody listens any more: this process is about to be killed.
+        let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
+    }
+
+    /// Says that a write is about to begin, and gives its number.
+    pub fn writes(&self, place: u64, first: u64, count: u64) -> u64 {
+        let version = self.number();
+        self.say(&format!("w {place} {first} {count} {version}"));
+        version
+    }
+
+    /// Says that a write was acknowledged.
+    pub fn wrote(&self, version: u64, is_durable: bool) {
+        self.say(&format!("{} {version}", if is_durable { 'd' } else { 'p' }));
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Path {
+        &self.task.device
+    }
+}
+
+/// Options with one of the backends that work here.
+#[must_use]
+pub fn options(random: &mut Random) -> Options {
+    let backend = *random.pick(&Backend::ALL).unwrap_or(&Backend::Auto);
+    let with = |backend| Options {
+        config: Config {
+            backend,
+            ..Config::default()
+        },
+        ..Options::default()
+    };
+    match baio::Remote::new_with(&with(backend)) {
+        Ok(_) => with(backend),
+        Err(_) => with(Backend::Auto),
+    }
+}
