@@ -48,6 +48,8 @@
 //! | `metrics` | [`Metrics`] as Prometheus' text, and on a socket |
 //! | `tracing` | spans and events of links, operations and requests |
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod alarm;
 mod buffer;
 #[cfg(feature = "compio")]

@@ -21,6 +21,8 @@
 //!
 //! Sources: seed 004 §5 (a service thread that shares the application's memory), §4 and §6 (many requests in one call).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod connection;
 pub mod control;
 pub mod files;

@@ -38,11 +38,11 @@ impl Opening {
                 end(&state, opened, Some(&doorbell));
             }
         };
-        let spawned = std::thread::Builder::new().name("baio-open".into()).spawn(work);
+        let spawned = baio_process::thread::named("baio-open").start(work);
         if let Err(error) = spawned {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
             let error = SetupError::new("start", "a thread".into(), errno);
-            let error = error.cure("open fewer files at once, or raise RLIMIT_NPROC (`ulimit -u`)");
+            let error = error.cure(baio_process::thread::CURE);
             end(&state, Err(Error::new("open", name, error)), None);
         }
         Opening {

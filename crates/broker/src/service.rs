@@ -55,13 +55,12 @@ pub fn start<S: Served + 'static>(
     let shared: Arc<Between<S>> = Arc::new(Between::<S>::new(places));
     let (tell, told) = mpsc::sync_channel(1);
     let theirs = Arc::clone(&shared);
-    let thread = std::thread::Builder::new()
-        .name("baio-service".into())
-        .spawn(move || serve(theirs, setup.identity, make, &tell))
+    let thread = baio_process::thread::named("baio-service")
+        .start(move || serve(theirs, setup.identity, make, &tell))
         .map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
             let error = SetupError::new("start", "a thread".into(), errno);
-            NotStarted::Thread(error.cure("end other threads, or raise RLIMIT_NPROC (`ulimit -u`)"))
+            NotStarted::Thread(error.cure(baio_process::thread::CURE))
         })?;
     match told.recv() {
         Ok(Ok(hello)) => Ok(Connection {

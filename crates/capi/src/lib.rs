@@ -16,6 +16,7 @@
 //! | `logs.rs` | the durable log |
 //! | `pins.rs` | pages of the page cache, held and lent |
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![allow(non_camel_case_types, reason = "they are C's names")]
 #![allow(clippy::missing_safety_doc, reason = "baio.h says what each argument has to be")]
 

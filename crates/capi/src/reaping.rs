@@ -15,9 +15,10 @@ use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
 use baio::{Caching, Errno, Link, Local, Outcome, Remote, SegmentRequest, Ticket, Time, Wait};
+use baio_process::descriptor;
 use rustix::event::epoll;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_settime};
 
 use crate::abi::{BAIO_MODE_DIRECT, BAIO_MODE_KERNEL, BAIO_MODE_UNCACHED, baio_link, baio_outcome, baio_ticket};
 use crate::border::{Out, guard, null};
@@ -489,7 +490,7 @@ pub(crate) fn event_fd<L: Home>(state: &LinkState<L>) -> Result<c_int> {
 }
 
 fn bell() -> Result<OwnedFd> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| system("make an event fd", error))
+    descriptor::event().map_err(|error| system("make an event fd", error))
 }
 
 pub(crate) fn watch_woken(_: &LinkState<Remote>) -> Result<Watching> {
@@ -508,9 +509,8 @@ pub(crate) fn watch_woken(_: &LinkState<Remote>) -> Result<Watching> {
 
 pub(crate) fn watch_turned(state: &LinkState<Local>) -> Result<Watching> {
     let failed = |error| system("watch a link", error);
-    let fd = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-    let timer = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let timer = timerfd_create(TimerfdClockId::Monotonic, timer).map_err(failed)?;
+    let fd = descriptor::epoll().map_err(failed)?;
+    let timer = descriptor::timer(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK).map_err(failed)?;
     let bell = bell()?;
     let engine = state.link.ready_fd(true)?;
     for part in [Some(&timer), Some(&bell), engine.as_ref()].into_iter().flatten() {

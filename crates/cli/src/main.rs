@@ -4,6 +4,8 @@
 //! own under `command/`, or in `baio-stress` or `baio-measure`, and what comes back, an answer or a failure, is printed once by
 //! [`Output`](baio_console::output::Output).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 use std::process::ExitCode;
 
 use baio_console::exit_status::ExitStatus;

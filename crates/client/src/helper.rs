@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::inside::reaper_of;
-use crate::sync::{Builder, Ordering};
+use crate::sync::{self, Ordering};
 use crate::table::HELPER;
 
 impl<K: Carrier> Client<K> {
@@ -61,8 +61,7 @@ impl<K: Carrier> Client<K> {
 /// False: the thread cannot be had.
 fn start<K: Carrier>(client: &Arc<Client<K>>) -> bool {
     let client = Arc::clone(client);
-    let thread = Builder::new().name("baio-helper".into());
-    thread.spawn(move || run(&client)).is_ok()
+    sync::start("baio-helper", move || run(&client)).is_ok()
 }
 
 /// A waker that panics takes the helper with it, but others wait: another one comes.

@@ -23,6 +23,8 @@
 //!
 //! `docs/broker.md` tells who wakes whom.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod again;
 mod carrier;
 mod client;

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use baio_process::descriptor;
 use baio_ring::{Layout, SessionMemory};
 use baio_words::session::{Answer, FEATURE_LOGS, Failed, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome};
 use baio_words::{Errno, IN_LINE, ON_LINES, into_std, write_advice};
@@ -194,7 +195,7 @@ impl Session {
 
 fn connect(path: &Path, until: Option<Instant>, still: &dyn Fn() -> bool) -> Result<OwnedFd, Said> {
     let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
+    let socket = descriptor::socket(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
     let address = SocketAddrUnix::new(path.as_os_str().as_bytes())?;
     loop {
         match rustix::net::connect(&socket, &address) {
@@ -355,10 +356,10 @@ fn hear(
                 }
                 bytes.truncate(heard.bytes);
                 let one = match fds.len() {
-                    1 => fds.pop(),
-                    _ => None,
+                    1 => fds.pop().map(descriptor::above_standard).transpose(),
+                    _ => Ok(None),
                 };
-                return Ok((bytes, one));
+                return Ok((bytes, one.map_err(|errno| ConnectError::new(object, errno))?));
             }
             Err(Said::AGAIN) => wait(socket, object, until, still)?,
             // It closed without having read all; its word lies behind that, if it had one.

@@ -3,12 +3,17 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-pub(crate) use std::thread::Builder;
 pub(crate) use std::thread_local;
 
+use std::io;
 use std::time::Instant;
 
 use baio_words::Time;
+
+/// Starts a thread, and leaves it alone.
+pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    baio_process::thread::named(name).start(work).map(drop)
+}
 
 /// The clock of a thread's waits.
 pub(crate) fn now() -> Instant {

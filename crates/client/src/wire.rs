@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use baio_ring::bell::FarBell;
 use baio_words::session::{Answer, DOORBELL, FromBroker, MESSAGE_MAX, Question, SegmentWords};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno as Said;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
@@ -81,7 +81,7 @@ impl Wire {
     pub(crate) fn new(socket: OwnedFd, questions_max: u32) -> Result<Wire, Said> {
         Ok(Wire {
             socket: RwLock::new(Arc::new(socket)),
-            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            bell: baio_process::descriptor::event()?,
             rung: AtomicU32::new(SILENT),
             gone: AtomicBool::new(false),
             awaited: AtomicBool::new(false),

@@ -20,6 +20,8 @@
 //! | [`progress`] | how far a long command has come, and the time left |
 //! | [`exit_status`] | what the parent process is told |
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod date;
 pub mod device;
 pub mod drop_ins;

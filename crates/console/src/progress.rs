@@ -125,7 +125,7 @@ impl Progress {
         };
         let (end, ended) = mpsc::channel::<()>();
         let bar = self.bar.clone();
-        let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
+        let thread = baio_process::thread::named("progress").start(move || {
             let mut pause = from.saturating_duration_since(Instant::now());
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 draw(&bar);

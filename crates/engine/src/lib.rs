@@ -31,6 +31,8 @@
 //! Sources: seed 000 and seed 001 §2-3 (iterations and retries), seed 004 §4 and §6 (many operations in one call, notice by
 //! a status word).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod address;
 mod affinity;
 pub mod backend;

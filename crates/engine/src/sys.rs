@@ -141,10 +141,10 @@ fn accept(fd: RawFd) -> i32 {
     raw(unsafe { libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), ACCEPT_FLAGS) } as libc::ssize_t)
 }
 
-/// The socket that an accept returned, owned from here on.
-pub(crate) fn adopt(raw: i32) -> OwnedFd {
+/// The socket that an accept returned, owned from here on, and above the standard streams.
+pub(crate) fn adopt(raw: i32) -> rustix::io::Result<OwnedFd> {
     // SAFETY: the kernel has just made this descriptor for one accept request, whose raw result is read once.
-    unsafe { OwnedFd::from_raw_fd(raw) }
+    baio_process::descriptor::above_standard(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
 unsafe fn connect(fd: RawFd, address: Window) -> i32 {

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use baio_engine::Errno;
-use rustix::event::EventfdFlags;
 
 /// Unused ones that are kept at most.
 const KEPT_MAX: usize = 8;
@@ -92,7 +91,7 @@ fn duplicate(number: RawFd) -> Result<OwnedFd, Errno> {
 /// Anything with the inode that all event fds share. Others have it too (timers, epolls), and refuse a write: what matters is that no
 /// file of the program is written to.
 fn is_event_fd(it: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let known = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
+    let known = baio_process::descriptor::event()?;
     let (its, known) = (rustix::fs::fstat(it)?, rustix::fs::fstat(&known)?);
     Ok((its.st_dev, its.st_ino) == (known.st_dev, known.st_ino))
 }
@@ -121,6 +120,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::EventfdFlags;
 
     #[test]
     fn requests_share_a_duplicate_until_the_number_is_anothers() {

@@ -89,11 +89,8 @@ impl Helper {
         let Some(context) = mine.ok().and_then(|_| context.upgrade()) else {
             return;
         };
-        let thread = std::thread::Builder::new()
-            .name("baio-libaio".into())
-            .stack_size(STACK_BYTES);
-        // The program's signals are for its own threads.
-        let made = baio_shim::signals::all_blocked(|| thread.spawn(move || run(&context)));
+        let thread = baio_process::thread::named("baio-libaio").stack_bytes(STACK_BYTES);
+        let made = thread.start(move || run(&context));
         if made.is_err() {
             // Without it programs have to call; the next request tries again.
             self.state.store(ABSENT, Ordering::SeqCst);

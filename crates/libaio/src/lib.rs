@@ -23,6 +23,8 @@
 //! As with libaio, all of it rests on the program's word: that a request, its bytes and its list are there and its own from `io_submit`
 //! until its event (a list until `io_submit` returns), that arrays have room. A program that breaks it corrupts its own memory, here as there.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod abi;
 mod calls;
 mod check;

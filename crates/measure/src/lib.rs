@@ -19,6 +19,8 @@
 //! A process of ours is this program again: with the words of a command line, or as `baio worker JOB`, for which
 //! `main` asks [`worker`] first. `docs/report.md` is for users.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 // So that programs under `examples/` name this crate alike, alone and as workers of the report.
 extern crate self as baio_measure;
 

@@ -2,6 +2,7 @@
 //! experiment of the report; so all of them have one shape of result.
 
 use std::process::ExitCode;
+use std::thread::{Scope, ScopedJoinHandle};
 
 use serde::Serialize;
 
@@ -29,6 +30,19 @@ pub fn words(usage: &str) -> Result<(std::path::PathBuf, Vec<String>), String> {
     let mut words = std::env::args().skip(1);
     let file = words.next().ok_or_else(|| format!("usage: {usage}"))?;
     Ok((file.into(), words.collect()))
+}
+
+/// Threads of a scope, one for each piece of work.
+///
+/// # Errors
+/// One of them could not be made.
+pub fn started<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    works: impl IntoIterator<Item: FnOnce() -> T + Send + 'scope>,
+) -> Result<Vec<ScopedJoinHandle<'scope, T>>, String> {
+    let start = |work| baio_process::thread::named("worker").start_in(scope, work);
+    let started: Result<Vec<_>, _> = works.into_iter().map(start).collect();
+    started.map_err(|error| format!("start a thread: {error}; {}", baio_process::thread::CURE))
 }
 
 /// What a thread gave.

@@ -9,6 +9,8 @@
 //!
 //! No engine stands below it: a program that only speaks to a service needs it too.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod cells;
 mod error;
 mod mapping;

@@ -170,8 +170,8 @@ fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Nobody executes it. With `vm.memfd_noexec` at 2 the first kernels that have it make no memfd for who does not say so, and
     // later ones none that could be executed. Linux before 6.3 knows neither flag nor setting.
-    let fd = match rustix::fs::memfd_create("baio-region", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create("baio-region", flags)?,
+    let fd = match baio_process::descriptor::memory("baio-region", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(rustix::io::Errno::INVAL) => baio_process::descriptor::memory("baio-region", flags)?,
         made => made?,
     };
     rustix::fs::ftruncate(&fd, len as u64)?;

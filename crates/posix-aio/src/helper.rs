@@ -37,11 +37,8 @@ impl Helper {
         if self.there.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let thread = std::thread::Builder::new()
-            .name("baio-posix-aio".into())
-            .stack_size(STACK_BYTES);
-        // The program's signals are for its own threads.
-        let made = baio_shim::signals::all_blocked(|| thread.spawn(move || run(context)));
+        let thread = baio_process::thread::named("baio-posix-aio").stack_bytes(STACK_BYTES);
+        let made = thread.start(move || run(context));
         self.there.store(made.is_ok(), Ordering::SeqCst);
         drop(making);
         made.map(drop).map_err(|_| Errno::EAGAIN)

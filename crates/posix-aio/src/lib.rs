@@ -22,6 +22,8 @@
 //! As with glibc, all of it rests on the program's word: that a request and its bytes are there and its own from the call until
 //! `aio_error` says something else than `EINPROGRESS`. A program that breaks it corrupts its own memory, here as there.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod abi;
 mod check;
 mod context;

@@ -10,6 +10,8 @@
 //!
 //! `clippy.toml` refuses what goes round these modules.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod descriptor;
 pub mod signals;
 pub mod thread;

@@ -42,6 +42,16 @@ impl Blocked {
     }
 }
 
+/// Lets all through to this thread: for one that starts programs, which inherit what it blocks.
+pub fn let_all_through() {
+    let mut none = MaybeUninit::<sigset_t>::zeroed();
+    // SAFETY: the set is ours; zeros are one, which the call empties.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+    }
+}
+
 impl Drop for Blocked {
     fn drop(&mut self) {
         // SAFETY: the set that this thread had; nobody asks for the one that it has.

@@ -15,6 +15,8 @@
 //!
 //! What lies in the entries is said by [`baio_words::entry`]. `docs/broker.md` tells who wakes whom.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 /// The atomics of [`ring`], [`heap`] and [`shared`]: std's here, a model's where a test includes the files (`tests/ring_loom.rs`).
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

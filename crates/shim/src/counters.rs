@@ -196,7 +196,7 @@ fn end_of(bucket: usize) -> u64 {
 /// # Errors
 /// What the system said.
 pub fn create() -> io::Result<(File, PathBuf)> {
-    let file = File::from(rustix::fs::memfd_create("baio-counters", MemfdFlags::CLOEXEC)?);
+    let file = File::from(baio_process::descriptor::memory("baio-counters", MemfdFlags::CLOEXEC)?);
     file.set_len(BYTES as u64)?;
     file.write_all_at(&MAGIC.to_ne_bytes(), 0)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

@@ -6,10 +6,10 @@
 //! | [`counters`] | what a program did with a shim, for `baio run` |
 //! | [`mod@file`] | which file a number of the program's stands for |
 //! | [`forks`] | is this a forked child? |
-//! | [`signals`] | the program's signals are for its own threads |
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod cancel;
 pub mod counters;
 pub mod file;
 pub mod forks;
-pub mod signals;

@@ -18,6 +18,8 @@
 //!
 //! Sources: seed 004 (BAIO) §4 for segments, capabilities and batches, §5 for the structure on disk.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod cache;
 mod core;
 mod error;

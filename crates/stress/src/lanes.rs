@@ -5,7 +5,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 
 use baio_console::failure::Failure;
 use baio_console::terminal::Terminal;
@@ -41,7 +40,7 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
         let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
         let others = (1..job.lanes.len()).filter_map(|index| {
             let run = move || lane::<T>(job, index, shared, board, ledgers, &mut |_, _| ());
-            let started = Builder::new().spawn_scoped(scope, run);
+            let started = baio_process::thread::named("lane").start_in(scope, run);
             let no_thread = |error: std::io::Error| {
                 board.fail(no_thread(job.command, job.lanes.len(), &error));
                 // The others shall not wait for it.

@@ -21,6 +21,8 @@
 //! Nothing here does anything: no I/O, no memory but the caller's. So a client needs neither the engine nor the volume to
 //! speak to who has them.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod advice;
 mod cache_error;
 pub mod entry;

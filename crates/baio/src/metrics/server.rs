@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
@@ -85,8 +85,7 @@ pub fn serve_if(
 ) -> io::Result<MetricsServer> {
     let path = path.as_ref().to_owned();
     let (listener, identity) = listen(&path)?;
-    let nonblocking = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let stop = Arc::new(rustix::event::eventfd(0, nonblocking)?);
+    let stop = Arc::new(baio_process::descriptor::event()?);
     let mut server = MetricsServer {
         path,
         identity,
@@ -102,7 +101,7 @@ pub fn serve_if(
         }
         .run()
     };
-    server.thread = Some(std::thread::Builder::new().name("baio-metrics".into()).spawn(run)?);
+    server.thread = Some(baio_process::thread::named("baio-metrics").start(run)?);
     Ok(server)
 }
 
@@ -139,7 +138,7 @@ fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
 /// the same dead socket one does not remove what the other has put there.
 fn listen(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = rustix::fs::open(
+    let directory = baio_process::descriptor::open(
         parent.unwrap_or(Path::new(".")),
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
@@ -165,7 +164,7 @@ fn listen(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
 
 fn socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(
+    Ok(baio_process::descriptor::socket(
         AddressFamily::UNIX,
         SocketType::STREAM,
         flags,
@@ -231,7 +230,7 @@ impl<S: Fn() -> Option<Metrics>> Serving<S> {
                 return;
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(&self.listener, flags) {
+            match baio_process::descriptor::accept(&self.listener, flags) {
                 Ok(peer) => {
                     if let Err(End::Stopped) = self.answer(&peer) {
                         return;

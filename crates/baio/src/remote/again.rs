@@ -98,8 +98,8 @@ impl Again {
         };
         // Beyond the clock's end is never.
         let until = Instant::now().checked_add(self.limit);
-        let thread = std::thread::Builder::new().name("baio-reconnect".into());
-        thread.spawn(move || look(&client, until)).is_ok()
+        let thread = baio_process::thread::named("baio-reconnect");
+        thread.start(move || look(&client, until)).is_ok()
     }
 }
 

@@ -15,7 +15,7 @@ struct Bad(AtomicBool);
 
 impl Wake for Bad {
     fn wake(self: Arc<Self>) {
-        if std::thread::current().name() == Some("baio logs") && !self.0.swap(true, Ordering::SeqCst) {
+        if std::thread::current().name() == Some("baio-logs") && !self.0.swap(true, Ordering::SeqCst) {
             panic!("on purpose");
         }
     }

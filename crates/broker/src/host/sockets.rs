@@ -52,7 +52,7 @@ impl Listener {
         let beside = PathBuf::from(beside);
         let make = || -> Result<Listener, Errno> {
             let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
+            let fd = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
             let _ = rustix::fs::unlink(&beside);
             rustix::net::bind(&fd, &SocketAddrUnix::new(&beside)?)?;
             rustix::fs::chmod(&beside, Mode::from_raw_mode(mode))?;
@@ -101,7 +101,7 @@ impl Listener {
     /// What accept(2) said.
     pub(super) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match rustix::net::accept_with(&self.fd, flags) {
+        match baio_process::descriptor::accept(&self.fd, flags) {
             Ok(fd) => Ok(Some(fd)),
             // Who has left again is nobody.
             Err(Said::AGAIN | Said::INTR | Said::CONNABORTED) => Ok(None),
@@ -150,7 +150,7 @@ fn clear(path: &Path) -> Result<(), SetupError> {
 
 fn connect(path: &Path) -> Result<OwnedFd, Said> {
     let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
+    let fd = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path.as_os_str().as_bytes())?)?;
     Ok(fd)
 }
@@ -183,7 +183,7 @@ fn knows_every_user() -> bool {
 /// A descriptor to be given up when there is no other.
 pub(super) fn spare() -> Option<OwnedFd> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
-    rustix::fs::open("/", flags, Mode::empty()).ok()
+    baio_process::descriptor::open("/", flags, Mode::empty()).ok()
 }
 
 /// What a socket had to say.
@@ -256,7 +256,7 @@ pub(super) fn ring(socket: BorrowedFd<'_>) {
 /// What socketpair(2) said.
 pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socketpair(
+    Ok(baio_process::descriptor::socket_pair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
         flags,
@@ -277,7 +277,7 @@ impl Set {
     pub(super) fn new() -> Result<Set, SetupError> {
         let failed = |errno: Said| SetupError::new("make", "a set of sockets".into(), errno.into());
         Ok(Set {
-            fd: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
+            fd: baio_process::descriptor::epoll().map_err(failed)?,
             events: Vec::with_capacity(EVENTS_MAX),
         })
     }
@@ -285,7 +285,7 @@ impl Set {
     /// The descriptor that is readable when any of them has something.
     pub(super) fn descriptor(&self) -> Result<OwnedFd, SetupError> {
         let failed = |errno: Said| SetupError::new("copy", "a descriptor".into(), errno.into());
-        rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).map_err(failed)
+        baio_process::descriptor::duplicate(&self.fd).map_err(failed)
     }
 
     pub(super) fn add(&self, socket: &impl AsFd, word: u64) -> Result<(), Errno> {

@@ -54,7 +54,7 @@ pub(crate) fn run(command: &[OsString], prepare: impl FnOnce(&mut Command)) -> i
             }
         }
     };
-    let heard = std::thread::Builder::new().name("signals".into()).spawn(hear);
+    let heard = baio_process::thread::named("signals").start(hear);
     has_ended(&child);
     // Nobody hands a signal on to a number that may be another's: the child is not reaped yet.
     handle.close();

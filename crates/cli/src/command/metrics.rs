@@ -100,7 +100,7 @@ fn needing(failure: Failure, socket: &str) -> Failure {
 
 fn ask(path: &Path) -> io::Result<String> {
     let until = Instant::now() + PATIENCE;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // A process that is stopped has a full queue one day: connecting waits for it as well.
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(|errno| slow(errno.into()))?;

@@ -35,23 +35,11 @@ pub(crate) fn join_started() {
     }
 }
 
-/// Starts threads, and remembers them.
-pub(crate) struct Builder(shuttle::thread::Builder);
-
-impl Builder {
-    pub(crate) fn new() -> Builder {
-        Builder(shuttle::thread::Builder::new())
-    }
-
-    pub(crate) fn name(self, name: String) -> Builder {
-        Builder(self.0.name(name))
-    }
-
-    pub(crate) fn spawn(self, act: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        let thread = self.0.spawn(act)?;
-        STARTED.with_borrow_mut(|started| started.push(thread));
-        Ok(())
-    }
+/// Starts a thread, and remembers it.
+pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let thread = shuttle::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+    STARTED.with_borrow_mut(|started| started.push(thread));
+    Ok(())
 }
 
 pub(crate) fn now() -> Instant {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Errno, SetupError};
 use crate::policy::Time;
@@ -35,7 +35,7 @@ impl Doorbell {
     /// # Errors
     /// When the event fd cannot be made, with the cure.
     pub fn new() -> Result<Doorbell, SetupError> {
-        let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
+        let fd = baio_process::descriptor::event().map_err(|errno| {
             SetupError::new("make a doorbell", "an event fd".into(), errno.into())
                 .cure("raise RLIMIT_NOFILE (`ulimit -n`)")
         })?;

@@ -37,7 +37,6 @@ use std::time::Duration;
 
 use io_uring::types::{self, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
-use rustix::event::EventfdFlags;
 
 use crate::affinity::Affinity;
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
@@ -112,8 +111,8 @@ struct Ready {
 impl Ready {
     fn new(doorbell: &Doorbell) -> Result<Ready, Errno> {
         use rustix::event::epoll;
-        let completed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let completed = baio_process::descriptor::event()?;
+        let either = baio_process::descriptor::epoll()?;
         for fd in [&completed, doorbell.fd()] {
             epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }

@@ -300,7 +300,8 @@ impl Engine {
         if matches!(slot.op, Op::Accept) && raw >= 0 && slot.is_at_work() {
             raw = if self.adopts && slot.route == By::PRIMARY {
                 // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
-                slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
+                let socket = sys::adopt(raw).ok();
+                slot.accepted = socket.and_then(|socket| File::from_fd(socket, "a connection").ok());
                 0
             } else {
                 -Errno::EOPNOTSUPP.raw()

@@ -154,7 +154,7 @@ fn add_direct(inode: &mut Inode, name: &str, options: &Open) -> Result<(), Setup
 
 fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     loop {
-        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
+        match baio_process::descriptor::open(path, flags, Mode::from_raw_mode(0o666)) {
             Err(rustix::io::Errno::INTR) => {}
             other => return other.map_err(Errno::from),
         }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use baio_process::thread;
 use baio_stress::Measurement;
 use baio_stress::costs::{Costs, memory_max};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getppid, set_parent_process_death_signal, waitid};
@@ -85,18 +86,18 @@ pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
     let id = Pid::from_child(&child);
     let running = Running::new(id);
     let (ended, is_over) = channel::<()>();
-    let watcher = std::thread::spawn(move || watch_memory(pid, &is_over));
+    let watcher = thread::named("memory").start(move || watch_memory(pid, &is_over))?;
     let mut stdout = String::new();
     let mut stderr = String::new();
     // Standard error is read by a thread of its own: a child that fills one pipe must not wait for the other.
     let errors = child.stderr.take();
-    let reader = std::thread::spawn(move || {
+    let reader = thread::named("errors").start(move || {
         let mut text = String::new();
         if let Some(mut errors) = errors {
             let _ = errors.read_to_string(&mut text);
         }
         text
-    });
+    })?;
     if let Some(out) = &mut child.stdout {
         out.read_to_string(&mut stdout)?;
     }

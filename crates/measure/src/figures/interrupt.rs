@@ -63,7 +63,7 @@ pub(crate) fn refuse() -> Result<(), Failure> {
 /// The kernel gives no pipe or no thread.
 pub(crate) fn watch() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    baio_process::thread::named("signals").start(move || {
         for signal in signals.forever() {
             if CAME.swap(signal, Ordering::Relaxed) != 0 {
                 std::process::exit(128 + signal);

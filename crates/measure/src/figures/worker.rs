@@ -21,6 +21,7 @@ pub(crate) mod server;
 macro_rules! programs {
     ($($name:ident: $path:literal)*) => {
         $(
+            #[allow(clippy::disallowed_methods, reason = "written as a program of its own, whose threads may hear its signals")]
             #[path = $path]
             #[allow(dead_code, reason = "its command line is run as a program")]
             pub(crate) mod $name;

@@ -25,7 +25,13 @@ pub(super) fn on_ext2<T: Send>(dir: &Path, bytes: u64, work: impl FnOnce(&Path) 
     }
     let image = dir.join("ext2.img");
     let done = std::thread::scope(|scope| {
-        let worker = scope.spawn(|| mounted(dir, &image, bytes + SPARE, work));
+        let worker = || {
+            // What it runs inherits what it blocks, and shall end when the report does.
+            baio_process::signals::let_all_through();
+            mounted(dir, &image, bytes + SPARE, work)
+        };
+        let worker = baio_process::thread::named("ext2").start_in(scope, worker);
+        let worker = worker.map_err(|error| format!("start a thread: {error}"))?;
         worker.join().unwrap_or_else(|_| Err("the thread ended badly".into()))
     });
     // The next experiment needs the room.

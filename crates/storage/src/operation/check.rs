@@ -119,8 +119,7 @@ impl CheckVolume {
             });
             *told.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         };
-        let thread = std::thread::Builder::new().name("baio-check".into());
-        let begun = thread.spawn(run);
+        let begun = baio_process::thread::named("baio-check").start(run);
         begun.map(drop).map_err(|_| Fault::from(Errno::EAGAIN))
     }
 }

@@ -139,9 +139,8 @@ impl Logs {
             return Ok(());
         }
         let house = House::new(Arc::clone(&self.desk), Arc::clone(client));
-        let started = std::thread::Builder::new()
-            .name("baio logs".into())
-            .spawn(move || house.run())
+        let started = baio_process::thread::named("baio-logs")
+            .start(move || house.run())
             .map_err(|error| Errno::of(&error))?;
         let _ = self.inside.set(started.thread().id());
         *thread = Some(started);

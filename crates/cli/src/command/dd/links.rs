@@ -16,7 +16,6 @@ use baio_console::failure::Failure;
 use baio_console::target::Served;
 use baio_engine::{Buffer, Config, Memory, Wait};
 use baio_storage::{Access, Error, Outcome, SegmentOp, SegmentRequest, Ticket};
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::cores::{Inode, inode_of};
 use super::ends::BLOCK;
@@ -101,7 +100,7 @@ impl Links {
             return Ok(index);
         }
         if self.news.is_none() {
-            let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let news = baio_process::descriptor::event();
             let news = news.map_err(|errno| Failure::from_io("dd", &errno.into()))?;
             self.news = Some(Arc::new(News(news)));
         }

@@ -51,10 +51,7 @@ impl Signals {
                 heard.note(signal);
             }
         };
-        std::thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(listen)
-            .map_err(refused)?;
+        baio_process::thread::named("signals").start(listen).map_err(refused)?;
         Ok(Hearing(handle))
     }
 

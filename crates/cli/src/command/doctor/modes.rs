@@ -163,7 +163,7 @@ pub(super) struct Nameless {
 /// Tries all three on a file without a name in the directory.
 pub(super) fn in_directory(engine: &mut Engine, directory: &Path) -> Result<Nameless, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(directory, flags, FileMode::from_raw_mode(0o600)).map_err(Errno::from)?;
+    let fd = baio_process::descriptor::open(directory, flags, FileMode::from_raw_mode(0o600)).map_err(Errno::from)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     let file = File::open(&path, &Open::write()).map_err(|error| error.errno)?;
     fill(engine, &file, &fd)?;

@@ -105,7 +105,7 @@ impl Held {
         let shown = path.display().to_string();
         let fault = |errno: rustix::io::Errno| told(&shown, SetupError::new("open", shown.clone(), errno.into()));
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, FileMode::empty()).map_err(fault)?;
+        let fd = baio_process::descriptor::open(path, flags, FileMode::empty()).map_err(fault)?;
         let stat = rustix::fs::fstat(&fd).map_err(fault)?;
         Ok(Held { shown, fd, stat })
     }

@@ -53,7 +53,7 @@ pub(super) fn on_signals(
             }
         }
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(hear)?;
+    baio_process::thread::named("signals").start(hear)?;
     Ok(())
 }
 

@@ -25,7 +25,7 @@ impl Manager {
         };
         // Nobody waits for a manager that does not listen.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        let socket = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         rustix::net::sendto(socket, line.as_bytes(), SendFlags::NOSIGNAL, &to)?;
         Ok(())
     }

@@ -51,8 +51,7 @@ pub(super) fn run(watched: Watched) -> Result<(), Failure> {
             std::thread::sleep(INTERVAL);
         }
     };
-    let thread = std::thread::Builder::new().name("looks".to_owned());
-    thread.spawn(watch).map_err(failed)?;
+    baio_process::thread::named("looks").start(watch).map_err(failed)?;
 
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let heard = || signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));

@@ -24,7 +24,7 @@ use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, epoll};
+use rustix::event::epoll;
 
 use crate::backend::threads::helper::{Helper, NOW};
 use crate::backend::threads::pool::{Limits, Ring};
@@ -94,8 +94,8 @@ struct Outside {
 
 impl Outside {
     fn new(helper: &Helper) -> Result<Outside, Errno> {
-        let completed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let completed = baio_process::descriptor::event()?;
+        let either = baio_process::descriptor::epoll()?;
         for fd in [completed.as_fd(), helper.fd()] {
             epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }

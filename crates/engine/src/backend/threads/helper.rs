@@ -220,8 +220,7 @@ impl Helper {
     /// Makes the descriptor readable at `at`.
     fn set_timer(&mut self, at: Time) {
         if self.timer.is_none() {
-            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-            let Ok(timer) = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags) else {
+            let Ok(timer) = baio_process::descriptor::timer(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK) else {
                 return;
             };
             if self.readiness.watch_own(Own::Timer, &timer, false).is_err() {

@@ -33,8 +33,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use rustix::event::EventfdFlags;
-
 use super::route::{CLASSES, Class};
 use super::streams;
 use crate::error::{Errno, SetupError};
@@ -159,7 +157,7 @@ impl Pool {
     pub(crate) fn new(name: &'static str, slots: usize, limits: Limits) -> Result<Pool, SetupError> {
         let limits = limits.by_class();
         let total = limits.iter().sum::<u32>() as usize;
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
+        let bell = baio_process::descriptor::event().map_err(|errno| {
             SetupError::new("make a bell for worker threads", "an event fd".into(), errno.into())
                 .cure("raise RLIMIT_NOFILE (`ulimit -n`)")
         })?;
@@ -527,28 +525,15 @@ impl Shared {
     }
 }
 
-/// Makes a thread that is disturbed by no signal: handlers belong to the program, and none of them fits on its stack.
+/// Makes a thread. No signal reaches it: handlers belong to the program, and none of them fits on its stack.
 fn spawn(shared: &Arc<Shared>, first: Option<Job>) -> Result<(), Errno> {
     #[cfg(test)]
     if (lock(&shared.state).refuses)() {
         return Err(Errno::EAGAIN);
     }
     let worker = Arc::clone(shared);
-    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are written in full before they are read.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let made = thread::Builder::new()
-        .name(shared.name.into())
-        .stack_size(STACK)
-        .spawn(move || worker.work(first));
-    // SAFETY: the set that the first call wrote.
-    unsafe {
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
-    }
+    let thread = baio_process::thread::named(shared.name).stack_bytes(STACK);
+    let made = thread.start(move || worker.work(first));
     made.map(drop).map_err(|error| Errno::of(&error))
 }
 

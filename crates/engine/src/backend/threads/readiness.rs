@@ -65,7 +65,7 @@ const ALWAYS_TOLD: u32 = (libc::POLLERR | libc::POLLHUP) as u32;
 impl Readiness {
     pub(crate) fn new() -> Result<Readiness, Errno> {
         Ok(Readiness {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll: baio_process::descriptor::epoll()?,
             watches: HashMap::new(),
             waiting: 0,
             events: Vec::with_capacity(64),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use io_uring::{opcode, squeue, types};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::file::File;
 use crate::request::RequestId;
@@ -39,7 +39,7 @@ impl Beside {
     /// Has a thread make the file so long; gives the entry that ends with it. The thread keeps the file open until it has. Where the
     /// system has no descriptor or no thread to give, the owner waits for the call himself.
     pub(super) fn truncate(&mut self, id: RequestId, file: &File, len: u64) -> squeue::Entry {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).ok();
+        let bell = baio_process::descriptor::event().ok();
         let entry = match &bell {
             Some(bell) => opcode::PollAdd::new(types::Fd(bell.as_raw_fd()), libc::POLLIN as u32).build(),
             None => opcode::Nop::new().build(),
@@ -50,8 +50,8 @@ impl Beside {
             let (call, file) = (Arc::clone(&call), file.clone());
             move || call.ended(truncate(&file, len))
         };
-        let thread = std::thread::Builder::new().name("baio-truncate".into());
-        if call.bell.is_none() || thread.spawn(work).is_err() {
+        let thread = baio_process::thread::named("baio-truncate");
+        if call.bell.is_none() || thread.start(work).is_err() {
             call.ended(truncate(file, len));
         }
         self.0.push((id.to_bits(), call));

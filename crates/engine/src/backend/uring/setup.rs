@@ -1,5 +1,11 @@
 //! Setting up a ring: with every flag that this kernel takes; or the reason why there is none, and the cure.
 
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+
+use baio_process::descriptor;
 use io_uring::{Builder, IoUring};
 
 use crate::affinity::Affinity;
@@ -80,11 +86,26 @@ pub(super) fn build(slots: u32, affinity: Affinity) -> Result<(IoUring, Features
             }
         }
         match builder.build(entries).map_err(|error| Errno::of(&error)) {
-            Ok(ring) => return Ok((ring, told(dropped, affinity))),
+            Ok(ring) => {
+                let ring = above_standard(ring).map_err(|error| explain_refusal(Errno::of(&error)))?;
+                return Ok((ring, told(dropped, affinity)));
+            }
             Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
             Err(errno) => return Err(explain_refusal(errno)),
         }
     }
+}
+
+/// The same ring by a number that is no standard stream's, which the program may have closed.
+fn above_standard(ring: IoUring) -> io::Result<IoUring> {
+    if ring.as_raw_fd() > libc::STDERR_FILENO {
+        return Ok(ring);
+    }
+    // SAFETY: the ring is open here, by `ring`.
+    let fd = descriptor::duplicate(unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) })?;
+    // SAFETY: another descriptor of the ring whose parameters these are, given away here. Both map the same queues, and the first is not
+    // used any more.
+    unsafe { IoUring::from_fd(fd.into_raw_fd(), ring.params().clone()) }
 }
 
 fn suits(rings: For, affinity: Affinity) -> bool {

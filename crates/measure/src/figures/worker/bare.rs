@@ -12,7 +12,7 @@ use baio_stress::costs::status_of;
 use baio_stress::{Measurement, Random, Recorder};
 use serde::{Deserialize, Serialize};
 
-use crate::program::joined;
+use crate::program::{joined, started};
 
 /// Bytes of a request.
 const PAGE: usize = 4096;
@@ -80,7 +80,7 @@ impl Pread {
         };
         let mut latency = Recorder::new();
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.threads).map(|seed| scope.spawn(move || read(seed))).collect();
+            let threads = started(scope, (0..self.threads).map(|seed| move || read(seed)))?;
             let mut all = threads.into_iter().map(|thread| joined(thread.join()));
             all.try_for_each(|one| one.map(|one| latency.merge(&one)))
         })?;

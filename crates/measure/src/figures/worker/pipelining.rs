@@ -21,7 +21,7 @@ use baio_stress::{CacheCounts, Measurement, Recorder, mix};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
-use crate::program::joined;
+use crate::program::{joined, started};
 
 /// Bytes of a request, as in the document.
 pub(crate) const SIZE: u64 = 8 << 10;
@@ -239,7 +239,7 @@ impl Job {
         let (mut all, mut latency) = (Done::default(), Recorder::new());
         std::thread::scope(|scope| {
             let work = &work;
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let others = started(scope, (1..threads).map(|_| work))?;
             let own = work();
             let others = others.into_iter().map(|thread| joined(thread.join()));
             std::iter::once(own).chain(others).try_for_each(|one| {

@@ -23,7 +23,7 @@ use baio_stress::{Latency, Measurement, Random, Recorder};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::program::joined;
+use crate::program::{joined, started};
 
 /// Bytes of a block and of an answer; a message is a number of eight bytes.
 pub(crate) const BLOCK: usize = 4096;
@@ -210,7 +210,7 @@ impl Server {
             all
         };
         std::thread::scope(|scope| {
-            let pool: Vec<_> = (0..threads).map(|_| scope.spawn(answer)).collect();
+            let pool = started(scope, (0..threads).map(|_| answer)).inspect_err(|_| queue.close())?;
             let received = self.receive(&connections, &queue);
             queue.close();
             let answered = pool.into_iter().try_for_each(|thread| joined(thread.join()));
@@ -220,7 +220,7 @@ impl Server {
     }
 
     fn receive(&self, connections: &[UnixStream], queue: &Queue) -> Told<()> {
-        let all = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(told)?;
+        let all = baio_process::descriptor::epoll().map_err(told)?;
         for (index, connection) in connections.iter().enumerate() {
             let data = epoll::EventData::new_u64(index as u64);
             epoll::add(&all, connection, data, epoll::EventFlags::IN).map_err(told)?;
@@ -324,9 +324,8 @@ impl Clients {
         std::thread::scope(|scope| {
             let ask = &ask;
             let numbered = connections.into_iter().zip(1_u64..);
-            let threads: Vec<_> = numbered
-                .map(|(connection, seed)| scope.spawn(move || ask(seed, connection)))
-                .collect();
+            let asking = numbered.map(|(connection, seed)| move || ask(seed, connection));
+            let threads = started(scope, asking)?;
             start.wait();
             begun = Instant::now();
             threads.into_iter().try_for_each(|thread| {

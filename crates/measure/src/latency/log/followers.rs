@@ -95,8 +95,8 @@ impl Followers<Remote> for Threads {
         let is_over = Arc::new(AtomicBool::new(false));
         let start = |_| {
             let (mut follower, is_over) = (Follower::new(log, step), Arc::clone(&is_over));
-            let thread = std::thread::Builder::new().name("follower".to_owned());
-            thread.spawn(move || {
+            let thread = baio_process::thread::named("follower");
+            thread.start(move || {
                 loop {
                     match follower.records.next_record().wait() {
                         Ok(Some(record)) => follower.has_read(record.lsn()),

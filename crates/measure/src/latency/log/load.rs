@@ -100,7 +100,8 @@ impl Load {
         let times = self.times();
         let record = payload(record);
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| each(side, &record, times))).collect();
+            let one = || each(side, &record, times);
+            let threads = crate::program::started(scope, (0..count).map(|_| one))?;
             std::thread::sleep(times.from.saturating_duration_since(Instant::now()));
             let (before, from) = (own_costs(), Instant::now());
             std::thread::sleep(times.until.saturating_duration_since(from));

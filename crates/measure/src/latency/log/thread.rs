@@ -79,9 +79,9 @@ impl Writer {
             written: std::array::from_fn(|_| Condvar::new()),
         });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("log writer".to_owned());
+        let thread = baio_process::thread::named("log-writer");
         let thread = thread
-            .spawn(move || theirs.write_all(sink))
+            .start(move || theirs.write_all(sink))
             .map_err(|error| error.to_string())?;
         Ok(Writer {
             shared,
