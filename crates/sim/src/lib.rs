@@ -22,7 +22,7 @@
 //! | [`memory`] | how much memory a thread has taken at most |
 //! | [`outside`] | the file of a volume is cut off, lengthened, or copied while it is in use |
 //! | [`nbd`] | a network block device that loses power, for the real program on the real kernel |
-//! | [`powercut`] | the real program on that device |
+//! | `powercut` | the real program on that device |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`log`] | the durable log: crash after crash on one medium, and rot |
 //! | [`wal`] | databases in a volume: pages that wait for their log |
@@ -58,6 +58,7 @@ pub mod observe;
 pub mod oracle;
 pub mod order;
 pub mod outside;
+#[cfg(feature = "powercut")]
 pub mod powercut;
 pub mod random;
 pub mod report;

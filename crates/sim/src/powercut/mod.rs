@@ -2,7 +2,7 @@
 //!
 //! | file | what it has |
 //! |---|---|
-//! | [`bench`] | a folder with the device in it, served and mounted |
+//! | [`mod@bench`] | a folder with the device in it, served and mounted |
 //! | [`rounds`] | somebody works, the power is cut, what is there is judged |
 //! | [`stories`] | who works on what, and what must be there |
 //! | [`worker`] | what every worker has |
