@@ -4,6 +4,8 @@
 
 use std::process::ExitCode;
 
+use crate::interrupt::{self, Interrupt};
+
 /// What the program tells its parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -27,11 +29,12 @@ pub enum ExitStatus {
 impl ExitStatus {
     /// The status of a failure with the error code `code` in the command `operation`.
     ///
-    /// Usage errors of `dd` exit with 1, because GNU dd's do and scripts know it so.
+    /// A command that a signal has ended ends as a shell says it. Usage errors of `dd` exit with 1, because GNU dd's do and scripts know it so.
     pub fn of_failure(operation: &str, code: &str) -> ExitStatus {
         match code {
             "EUSAGE" if operation == "dd" => ExitStatus::Failed,
             "EUSAGE" => ExitStatus::Usage,
+            "EINTR" => interrupt::came().map_or(ExitStatus::Interrupted, Interrupt::exit_status),
             "EVERIFY" => ExitStatus::NotVerified,
             _ => ExitStatus::Failed,
         }
@@ -63,6 +66,11 @@ mod tests {
     fn usage_errors_of_dd_exit_as_those_of_gnu_dd() {
         assert_eq!(ExitStatus::of_failure("dd", "EUSAGE"), ExitStatus::Failed);
         assert_eq!(ExitStatus::of_failure("create", "EUSAGE"), ExitStatus::Usage);
+    }
+
+    #[test]
+    fn what_a_signal_ends_says_so() {
+        assert_eq!(ExitStatus::of_failure("stress", "EINTR"), ExitStatus::Interrupted);
     }
 
     #[test]

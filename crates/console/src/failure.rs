@@ -6,17 +6,19 @@
 //! `EPOISONED`, `EINDETERMINATE`.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 
 use anstyle::{AnsiColor, Color, Style};
 use baio_engine::Errno;
 use baio_storage::Fault;
 use serde_json::{Value, json};
 
+use crate::diagnostics;
 use crate::exit_status::ExitStatus;
 use crate::json::SCHEMA_VERSION;
 use crate::printable::Printable;
 use crate::size::with_sizes;
+use crate::target::is_served;
 use crate::terminal::Terminal;
 
 /// Of the one line that says what is wrong; nothing else is loud.
@@ -84,6 +86,10 @@ impl Failure {
         typed: impl Into<Box<str>>,
         error: &baio_storage::Error,
     ) -> Failure {
+        let typed = typed.into();
+        if matches!(error.fault, Fault::ServiceEnded) && is_served(&typed) {
+            return broker_ended(operation, typed, error);
+        }
         let said = match &error.fault {
             // The system's word for it tells nothing without the step that it answers.
             Fault::Io(_) => format!("cannot {}: {}", error.operation, error.fault),
@@ -137,8 +143,7 @@ impl Failure {
             Some(terminal) => self.in_lines(terminal.has_colour),
             None => format!("{self}\n"),
         };
-        // There is nobody left to tell when this very write fails.
-        let _ = io::stderr().write_all(text.as_bytes());
+        diagnostics::write(&text);
     }
 
     /// For a terminal: what, needed and cure in a line each, with sizes beside bytes.
@@ -155,6 +160,11 @@ impl Failure {
             }
         }
         text
+    }
+
+    /// What the library or the system said.
+    pub fn said(&self) -> &str {
+        &self.said
     }
 
     /// The status with which the program ends.
@@ -211,6 +221,16 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// The link to a broker has an end that is no fault of the request: whatever it did, it says so.
+fn broker_ended(operation: impl Into<Box<str>>, typed: Box<str>, error: &baio_storage::Error) -> Failure {
+    let mut failure = Failure::new(operation, error.code(), "the broker has ended")
+        .on(typed)
+        .needing("a broker that runs")
+        .cured_by("see in its log why it ended, start it again (`baio serve`), and read back what was being written");
+    failure.offset = error.offset;
+    failure
+}
 
 /// Where a fault that concerns the whole volume was found: in its first superblock.
 fn offset_of(fault: &Fault) -> Option<u64> {
@@ -325,6 +345,18 @@ mod tests {
         for size in ["10 GiB", "32 MiB", "16 MiB"] {
             assert!(told.contains(&format!(" bytes ({size})")), "{told}");
         }
+    }
+
+    #[test]
+    fn a_broker_that_has_ended_is_named_and_a_service_is_none() {
+        let error = baio_storage::Error::new("read", "b#1/a", Fault::ServiceEnded).at(8192);
+        let told = |typed: &str| Failure::from_storage("stress", typed, &error).to_string();
+        assert_eq!(
+            told("unix:/run/b#a"),
+            "baio: stress unix:/run/b#a at offset 8192: the broker has ended; needed: a broker that runs; cure: see in its log why it \
+             ended, start it again (`baio serve`), and read back what was being written"
+        );
+        assert!(!told("vol#a").contains("broker"));
     }
 
     #[test]

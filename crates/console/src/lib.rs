@@ -16,6 +16,8 @@
 //! | [`output`] | an answer as a table for people or an object for programs |
 //! | `json` | the one object that `--json` prints |
 //! | [`printable`] | text that is safe to show |
+//! | [`diagnostics`] | the one way to standard error |
+//! | [`interrupt`] | SIGINT and SIGTERM of a command that measures |
 //! | [`terminal`] | whether somebody looks at standard error, and in colour |
 //! | [`progress`] | how far a long command has come, and the time left |
 //! | [`exit_status`] | what the parent process is told |
@@ -24,10 +26,12 @@
 
 pub mod date;
 pub mod device;
+pub mod diagnostics;
 pub mod drop_ins;
 pub mod duration;
 pub mod exit_status;
 pub mod failure;
+pub mod interrupt;
 mod json;
 pub mod memory_limit;
 pub mod mount;

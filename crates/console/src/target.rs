@@ -21,6 +21,11 @@ use crate::failure::Failure;
 /// Begins the target of a served volume.
 const SERVED: &[u8] = b"unix:";
 
+/// Does this name what a broker serves?
+pub(crate) fn is_served(typed: &str) -> bool {
+    typed.as_bytes().starts_with(SERVED)
+}
+
 /// A target as it was typed, with nothing looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedTarget(OsString);

@@ -2,11 +2,24 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use libc::sigset_t;
+
+/// Is this signal ignored? It was so when the program began, if nothing here has asked for it since: that is how a shell keeps SIGINT from what
+/// runs in the background.
+pub fn is_ignored(signal: c_int) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: there is room for one, and nothing is changed. All zeros are one too, with the default.
+    let now = unsafe {
+        libc::sigaction(signal, ptr::null(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    now.sa_sigaction == libc::SIG_IGN
+}
 
 /// While it lives, this thread is not disturbed by the signals that it was made for, nor are threads that it starts.
 #[must_use = "they are blocked while this lives"]

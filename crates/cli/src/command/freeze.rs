@@ -4,14 +4,13 @@
 //! kills this process has to look at its status.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use baio::{FrozenVolume, Link, Remote};
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_console::named::Reached;
 use baio_console::output::Output;
-use baio_console::printable::Printable;
 use baio_console::target::TypedTarget;
 use baio_storage::{Core, Error, StillVolume};
 use clap::Args;
@@ -86,13 +85,9 @@ fn freeze(typed: &TypedTarget) -> Result<Still, Failure> {
             _ => failure,
         }
     })?;
-    let name = typed.to_string();
-    // Nobody is left to tell when this fails.
-    let _ = writeln!(
-        io::stderr(),
-        "baio: freeze: nobody has {} open: it is kept from being opened to write",
-        Printable(&name)
-    );
+    diagnostics::say(format_args!(
+        "baio: freeze: nobody has {typed} open: it is kept from being opened to write"
+    ));
     Ok(Still::Here(kept))
 }
 

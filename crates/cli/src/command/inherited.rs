@@ -7,9 +7,10 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use baio_process::signals::is_ignored;
 use libc::{SIGCHLD, SIGPIPE, sigset_t};
 
 /// `SIGPIPE` was ignored before the start-up ignored it.
@@ -76,16 +77,6 @@ pub(crate) fn let_through(signals: &[c_int]) {
 pub(crate) fn sender(signal: &libc::siginfo_t) -> Option<i32> {
     // SAFETY: a code that is not above zero says that a process has sent it, by a call that fills in who.
     (signal.si_code <= 0).then(|| unsafe { signal.si_pid() })
-}
-
-fn is_ignored(signal: c_int) -> bool {
-    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: there is room for one, and nothing is changed. All zeros are one too, with the default.
-    let now = unsafe {
-        libc::sigaction(signal, null(), now.as_mut_ptr());
-        now.assume_init()
-    };
-    now.sa_sigaction == libc::SIG_IGN
 }
 
 fn every() -> Vec<c_int> {

@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use baio_broker::host::{Broker, Listener, Options};
+use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
@@ -187,7 +188,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> ExitStatus {
         Output::Text => {
             let mut line = Vec::new();
             let _ = ready.write_text(&mut line);
-            let _ = io::stderr().write_all(&line);
+            diagnostics::write_bytes(&line);
         }
         Output::Json => {
             output.tell(Ok(ready));
@@ -205,7 +206,7 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> ExitStatus {
 
 /// A line for whoever runs it.
 fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "baio: serve: {}", Printable(text));
+    diagnostics::say(format_args!("baio: serve: {text}"));
 }
 
 /// A broker that is about to serve.

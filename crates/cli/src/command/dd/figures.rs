@@ -1,6 +1,6 @@
 //! The figures of a copy: what the three lines on standard error say, at the end, at a signal, or after a read that failed.
 
-use std::io::{self, Write};
+use baio_console::diagnostics;
 
 use super::human;
 use super::records::Count;
@@ -16,19 +16,13 @@ pub(super) struct Figures {
     pub(super) bytes: u64,
 }
 
-/// A message for people beside them. That nobody reads it is no reason to fail.
-pub(super) fn say(message: &str) {
-    let _ = writeln!(io::stderr(), "{message}");
-}
-
 impl Figures {
     /// Prints the lines that `status=` leaves, after so many seconds.
     pub(super) fn print(&self, status: Status, seconds: f64) {
         if status == Status::Silent {
             return;
         }
-        // There is nobody to tell that nobody listens.
-        let _ = io::stderr().write_all(self.lines(status, seconds).as_bytes());
+        diagnostics::write(&self.lines(status, seconds));
     }
 
     fn lines(&self, status: Status, seconds: f64) -> String {

@@ -45,6 +45,7 @@ mod trial;
 mod verify;
 mod work;
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_engine::{Config, Durability, Memory};
@@ -148,7 +149,7 @@ impl<'a> Job<'a> {
         let loses = operands.output_flags.append && operands.truncate == Truncate::AtSeek;
         if loses {
             let said = "you probably want conv=notrunc with oflag=append";
-            figures::say(&format!("baio: dd {}: {said}", ends.output.typed));
+            diagnostics::say(format_args!("baio: dd {}: {said}", ends.output.typed));
         }
         if let Err(halt) = self.try_ends() {
             ends.output.unmake();
@@ -180,7 +181,7 @@ impl<'a> Job<'a> {
         if let Some(sums) = done.sums {
             let hash = self.verify(&sums, done.figures.bytes)?;
             if operands.status != Status::Silent {
-                figures::say(&format!("blake3 {hash}, read back and the same"));
+                diagnostics::say(format_args!("blake3 {hash}, read back and the same"));
             }
             summary.blake3 = Some(hash);
         }

@@ -10,6 +10,7 @@ use std::task::Waker;
 
 use baio_console::failure::Failure;
 use baio_engine::Doorbell;
+use baio_process::signals::is_ignored;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::low_level::emulate_default_handler;
 
@@ -118,12 +119,4 @@ impl Drop for Hearing {
     fn drop(&mut self) {
         self.0.close();
     }
-}
-
-/// Was this signal ignored when the program was started? Nothing here ignores it.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

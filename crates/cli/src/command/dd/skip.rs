@@ -1,11 +1,11 @@
 //! `skip=` and `seek=`: only numbers where bytes can be reached at any offset; work on streams.
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_storage::{SegmentOp, SegmentRequest};
 
 use super::Job;
 use super::ends::EndKind;
-use super::figures::say;
 use super::plain::Flow;
 use super::work::Halt;
 use crate::operands::{Amount, ShortReads, Status};
@@ -38,7 +38,10 @@ impl Job<'_> {
             Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,
         };
         if !complete && operands.status != Status::Silent {
-            say(&format!("baio: dd {}: cannot skip to specified offset", input.typed));
+            diagnostics::say(format_args!(
+                "baio: dd {}: cannot skip to specified offset",
+                input.typed
+            ));
         }
         Ok(())
     }

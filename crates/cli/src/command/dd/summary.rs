@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use baio_console::diagnostics;
 use baio_console::output::Answer;
 use serde::Serialize;
 
@@ -102,17 +103,14 @@ impl Meter {
         self.has_line = true;
         let seconds = self.elapsed().as_secs_f64();
         let amount = human::amount(bytes);
-        let _ = write!(
-            io::stderr(),
-            "\r{amount} copied, {seconds:.0} s, {}   ",
-            human::rate(bytes, seconds)
-        );
+        let rate = human::rate(bytes, seconds);
+        diagnostics::write(&format!("\r{amount} copied, {seconds:.0} s, {rate}   "));
     }
 
     /// Ends the line of progress, if there is one.
     pub(super) fn finish(&mut self) {
         if std::mem::take(&mut self.has_line) {
-            let _ = writeln!(io::stderr());
+            diagnostics::write("\n");
         }
     }
 }

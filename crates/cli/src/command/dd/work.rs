@@ -4,6 +4,7 @@
 //! Beside it one read may go on, of which nobody can see when it was made: it is begun, the others are waited for, and later its outcome
 //! is asked for.
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_engine::{Buffer, Durability};
 use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 
 use super::cores::Cores;
 use super::ends::End;
-use super::figures::{Figures, say};
+use super::figures::Figures;
 use super::signals::Signals;
 use super::summary::{Meter, Part};
 use crate::operands::Status;
@@ -250,7 +251,7 @@ impl<'a> Work<'a> {
     /// A message for people, on a line of its own.
     pub(super) fn say(&mut self, message: &str) {
         self.meter.finish();
-        say(message);
+        diagnostics::say(message);
     }
 }
 

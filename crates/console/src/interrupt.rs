@@ -1,0 +1,101 @@
+//! SIGINT and SIGTERM of a command that measures: the first one ends the measuring, and what was measured until then is told. The second
+//! one ends the program at once, as if nobody heard it.
+//!
+//! Nothing is woken by it: whoever measures looks ([`came`]) whenever something has ended.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use baio_process::signals::is_ignored;
+use serde::{Serialize, Serializer};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::exit_status::ExitStatus;
+use crate::failure::Failure;
+
+/// Which one came; 0 before.
+static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// A pause is looked up from as often.
+const LOOKS_EACH: Duration = Duration::from_millis(50);
+
+/// Why a command ends before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// SIGINT, as by Ctrl-C.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+}
+
+impl Interrupt {
+    /// With which the program ends.
+    pub fn exit_status(self) -> ExitStatus {
+        match self {
+            Interrupt::Interrupted => ExitStatus::Interrupted,
+            Interrupt::Terminated => ExitStatus::Terminated,
+        }
+    }
+
+    /// For a command that has no figures to tell: when it came, and what is there now.
+    pub fn failure(self, operation: &str, when: &str) -> Failure {
+        Failure::new(operation, "EINTR", format!("{self} {when}"))
+    }
+}
+
+/// As its text.
+impl Serialize for Interrupt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Interrupt::Interrupted => "interrupted by SIGINT",
+            Interrupt::Terminated => "ended by SIGTERM",
+        })
+    }
+}
+
+/// Both are heard from now on; one that was ignored when the program began stays so, as a shell has it for what runs in the background.
+///
+/// # Errors
+/// The system has no handler for them.
+pub fn hear(operation: &str) -> Result<(), Failure> {
+    let came = CAME.get_or_init(Arc::default);
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal)) {
+        // In this order: the first one passes by a flag that is not set yet.
+        flag::register_conditional_default(signal, Arc::clone(&again))
+            .and_then(|_| flag::register(signal, Arc::clone(&again)))
+            .and_then(|_| flag::register_usize(signal, Arc::clone(came), signal as usize))
+            .map_err(|error| Failure::from_io(operation, &error).on("signals"))?;
+    }
+    Ok(())
+}
+
+/// Is the command to end? A number alone is looked at, and nothing on the strength of it.
+pub fn came() -> Option<Interrupt> {
+    match CAME.get()?.load(Ordering::Relaxed) {
+        0 => None,
+        signal if signal == SIGTERM as usize => Some(Interrupt::Terminated),
+        _ => Some(Interrupt::Interrupted),
+    }
+}
+
+/// Sleeps, or until one comes.
+pub fn pause(time: Duration) {
+    let until = Instant::now() + time;
+    while came().is_none() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(LOOKS_EACH));
+    }
+}
