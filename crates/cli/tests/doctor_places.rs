@@ -394,3 +394,35 @@ fn on_fuse_durable_writes_are_told_to_be_made_so_by_a_sync() {
     }
     drop(fuse);
 }
+
+/// ext4 takes `O_DIRECT` on a file whose data it journals, and goes through its page cache: doctor says so and why, and so does what
+/// measures.
+#[test]
+fn direct_io_that_is_none_is_told_with_the_reason() {
+    if !support::is_root() {
+        return;
+    }
+    let place = Place::new();
+    let script = "truncate -s 32M image && mkfs.ext4 -q -F image && mkdir m && mount -o loop,data=journal image m || { echo none; exit 0; }
+        head -c 65536 /dev/zero >m/f
+        $BAIO doctor m/f --json; $BAIO latency m/f --count 2 --interval 0s --json; $BAIO latency m/f --writes 2 --json; umount m";
+    let ended = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .env("BAIO", support::BAIO)
+        .current_dir(place.path("."))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    if told.starts_with("none") {
+        return support::skip("ext4 cannot be mounted here (it takes mkfs.ext4 and loop devices)");
+    }
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let doctor = &told[0]["path"];
+    assert_eq!(mode(doctor, "direct")["is"], "kernel", "{doctor}");
+    assert_eq!(doctor["direct_writes"]["are"], "kernel", "{doctor}");
+    let reason = doctor["direct_writes"]["reason"].as_str().unwrap();
+    assert!(reason.contains("data=journal"), "{reason}");
+    for latency in &told[1..] {
+        assert_eq!(latency["mode"], "kernel", "{latency}");
+    }
+}

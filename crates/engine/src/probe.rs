@@ -1,10 +1,14 @@
 //! What a caching mode really is on a file: found by doing, because a file system may take `O_DIRECT` and go through its
-//! page cache all the same (btrfs with checksums since Linux 6.14, tmpfs since 6.6).
+//! page cache all the same (btrfs with checksums since Linux 6.14, tmpfs since 6.6, ext4 where it journals data).
 
 #![allow(unsafe_code)]
 
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, StatxFlags};
+
 use crate::device::Kind;
-use crate::durable::{HUGETLBFS, IN_MEMORY};
+use crate::durable::{EXT, HUGETLBFS, IN_MEMORY};
 use crate::error::Errno;
 use crate::file::File;
 use crate::memory::{Mapping, Window};
@@ -16,6 +20,10 @@ const CACHESTAT: libc::c_long = 451;
 
 /// Places of a file that are looked at, as shares of its size.
 const PLACES: u64 = 8;
+
+/// File systems that know of each file whether there is direct I/O on it, and tell by alignments of 0 that there is none: they take
+/// `O_DIRECT` all the same. ext4 does so where it journals data, encrypts, or keeps the bytes in the inode; f2fs likewise.
+const TELL_BY_ZERO: [i64; 2] = [EXT, 0xf2f5_2010];
 
 impl File {
     /// Which way a request of this mode really goes: `Direct` may turn out to be `Kernel`. Reads up to eight blocks, waiting for the
@@ -56,7 +64,7 @@ impl File {
 
     /// A block that was not in the page cache and is there after a direct read of it has come through it.
     fn probe_direct(&self) -> Result<Caching, Errno> {
-        if self.is_in_memory() {
+        if self.is_in_memory() || self.is_told_to_be_cached() {
             return Ok(Caching::Kernel);
         }
         if !self.gives(Caching::Kernel) {
@@ -106,6 +114,21 @@ impl File {
             Err(Errno::EAGAIN) => Ok(true),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Does its file system say that direct requests go through the page cache?
+    fn is_told_to_be_cached(&self) -> bool {
+        let tells = self.file_system().is_some_and(|kind| TELL_BY_ZERO.contains(&kind));
+        let Some(fd) = self
+            .raw_fd(Caching::Direct)
+            .filter(|_| tells && self.kind() == Kind::Regular)
+        else {
+            return false;
+        };
+        // SAFETY: the file keeps its descriptor open as long as it lives.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        asked.is_ok_and(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && told.stx_dio_offset_align == 0)
     }
 
     /// Is it nothing but memory? The node of a device may lie there (devtmpfs), and the device does not.

@@ -125,6 +125,15 @@ impl Ground {
         }
     }
 
+    /// Which way direct requests go here: a file system may take them and go through its page cache all the same (tmpfs, ext4 where it
+    /// journals data). Some blocks of the file, or of the volume's, are read for that.
+    pub fn mode(&self) -> &'static str {
+        let found = File::open(&self.path, &Open::read()).map(|file| file.probe(Caching::Direct));
+        // Of what cannot be asked the requests themselves will tell.
+        let found = found.ok().and_then(Result::ok).unwrap_or(Caching::Direct);
+        found.name()
+    }
+
     /// Opens it, with as many buffers as there may be requests under way.
     ///
     /// # Errors

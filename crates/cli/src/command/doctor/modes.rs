@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use baio_console::mount::Mount;
 use baio_console::output::Table;
 use baio_engine::{Caching, Durability, DurableBy, Engine, Errno, Error, File, Kind, Open, Policy, Request};
-use rustix::fs::{Advice, IFlags, Mode as FileMode, OFlags};
+use rustix::fs::{Advice, AtFlags, IFlags, Mode as FileMode, OFlags, StatxFlags};
 use serde::Serialize;
 
 /// Bytes of one trial: fits every alignment in use.
@@ -102,7 +102,9 @@ impl DirectWrites {
         };
         match mount.file_system.as_str() {
             "tmpfs" | "ramfs" => kernel("the file system lives in the page cache"),
-            "btrfs" if has_checksums(fd, mount) && is_at_least(release, (6, 14)) => kernel(CHECKSUMS),
+            "btrfs" if has_checksums(&fd, mount) && is_at_least(release, (6, 14)) => kernel(CHECKSUMS),
+            "ext4" if journals_data(&fd, mount) => kernel(JOURNALED),
+            "ext4" | "f2fs" if has_no_direct(&fd) => kernel("statx(2) says that there is no direct I/O on this file"),
             _ => DirectWrites::default(),
         }
     }
@@ -123,6 +125,20 @@ impl DirectWrites {
 
 /// Since Linux 6.14: a page that changes while it is written would no longer match its checksum.
 const CHECKSUMS: &str = "the file has checksums (btrfs, since Linux 6.14)";
+
+/// Then ext4 takes `O_DIRECT`, and what it reads and writes goes through the page cache.
+const JOURNALED: &str = "the file system journals this file's data (data=journal, or `chattr +j`)";
+
+fn journals_data(fd: impl AsFd, mount: &Mount) -> bool {
+    let by_flag = rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(IFlags::JOURNALING));
+    has_no_direct(fd) && (by_flag || mount.has("data=journal"))
+}
+
+/// Alignments that are told, and 0.
+fn has_no_direct(fd: impl AsFd) -> bool {
+    let told = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    told.is_ok_and(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && told.stx_dio_offset_align == 0)
+}
 
 fn has_checksums(fd: impl AsFd, mount: &Mount) -> bool {
     if mount.has("nodatasum") || mount.has("nodatacow") {
