@@ -9,11 +9,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr};
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{BAIO, Place, random_bytes};
+use support::{BAIO, Place, random_bytes, until};
 
 /// A copy that runs until it is told to end.
 struct Running {
@@ -81,16 +80,6 @@ impl Running {
         let mut errors = String::new();
         self.errors.read_to_string(&mut errors).unwrap();
         (errors, self.child.wait().unwrap().signal())
-    }
-}
-
-/// Waits for what somebody else does.
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

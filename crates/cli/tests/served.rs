@@ -5,6 +5,7 @@
 mod server;
 mod support;
 
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use baio::{Access, Link, LogOptions, Remote};
@@ -12,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use server::Server;
-use support::Place;
+use support::{Place, until};
 
 /// A volume of 16 MiB, `vol`, that is served at `s`.
 fn served() -> (Place, Server) {
@@ -292,4 +293,72 @@ fn what_needs_the_volume_itself_says_so() {
     }
     assert!(!place.path("other").exists());
     is_whole(&place, server);
+}
+
+/// Requests that a broker has had by now.
+fn requests(place: &Place) -> u64 {
+    json(place, "serve --status --socket s")["totals"]["requests"]
+        .as_u64()
+        .unwrap()
+}
+
+/// It ends by a signal or is killed: whoever measured through it has the figures until then, and the reason.
+#[test]
+fn a_broker_that_ends_under_a_run_is_named_and_what_was_measured_is_told() {
+    for (signal, options) in [
+        (Signal::KILL, "--rw randread --depth 1"),
+        (Signal::KILL, "--rw randwrite --depth 16"),
+        (Signal::TERM, "--rw randread --depth 16 --threads 3"),
+        (Signal::TERM, "--rw randwrite --depth 1 --mode cached"),
+    ] {
+        let (place, server) = served();
+        place.baio("create unix:s#a --size 1M").succeeds();
+        let line = format!("stress unix:s#a --runtime 900 {options} --json");
+        let child = place.spawn(support::BAIO, line.split_whitespace());
+        until("it is at work", || requests(&place) > 100);
+        server.signal(signal);
+        let done = support::Done(child.wait_with_output().unwrap()).fails_with(1);
+        let told = done.json();
+        assert_eq!(told["ended_early"], "the broker has ended", "{options}: {told}");
+        assert!(
+            told["requests"].as_u64().unwrap() > 0 && told["iops"].as_f64().unwrap() > 0.0,
+            "{told}"
+        );
+        assert_eq!(told["first_error"]["code"], "EPIPE");
+        says(&told["first_error"], "cure", "start it again");
+        let lines = done.errors();
+        assert!(
+            lines.contains("the broker has ended; needed: a broker that runs"),
+            "{lines}"
+        );
+    }
+}
+
+/// What dd has written is counted, and it says why it goes no further.
+#[test]
+fn a_broker_that_ends_under_a_copy_is_named() {
+    for line in [
+        "dd of=unix:s#a bs=4K",
+        "dd of=unix:s#a bs=4K iodepth=1 conv=swab",
+        "dd of=unix:s#a ibs=4K obs=8K",
+    ] {
+        let (place, server) = served();
+        place.baio("create unix:s#a --size 1M").succeeds();
+        let mut child = place.spawn(support::BAIO, line.split_whitespace());
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(&[1; 64 << 10]).unwrap();
+        until("it writes", || requests(&place) > 0);
+        server.signal(Signal::KILL);
+        drop(server);
+        // It may have gone by then.
+        let _ = pipe.write_all(&[2; 64 << 10]);
+        drop(pipe);
+        let done = support::Done(child.wait_with_output().unwrap()).fails_with(1);
+        let errors = done.errors();
+        assert!(
+            errors.contains("the broker has ended; needed: a broker that runs"),
+            "{line}: {errors}"
+        );
+        assert_eq!(done.records().len(), 2, "{errors}");
+    }
 }

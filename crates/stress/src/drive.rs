@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use baio_console::failure::Failure;
+use baio_console::interrupt;
 use baio_engine::{Memory, Wait};
 use baio_storage::{Error, Fault};
 
@@ -130,8 +131,9 @@ impl<'a, T: Target> Driver<'a, T> {
         }
         let after = self.target.stats();
         round.report.ended = now;
-        round.report.system_calls = after.system_calls - before.system_calls;
-        round.report.iterations = after.iterations - before.iterations;
+        // A service that has ended tells nothing any more.
+        round.report.system_calls = after.system_calls.saturating_sub(before.system_calls);
+        round.report.iterations = after.iterations.saturating_sub(before.iterations);
         self.sync(&mut round);
         let counted = cache.zip(self.target.cache_stats());
         round.report.cache = counted.map(|(before, after)| CacheCounts::between(&before, &after));
@@ -165,6 +167,7 @@ impl<'a, T: Target> Driver<'a, T> {
             batch.saturating_sub(self.free.len()).max(1)
         };
         if let Err(fault) = self.target.turn(Wait::for_count(missing as u32)) {
+            self.reap(round, now);
             round.broken(self.job, fault);
             return None;
         }
@@ -214,6 +217,7 @@ impl<'a, T: Target> Driver<'a, T> {
         let late = |runtime| now.saturating_duration_since(report.begun) >= runtime;
         round.stage.runtime.is_some_and(late)
             || self.signals.stop.load(Ordering::Relaxed)
+            || interrupt::came().is_some()
             || (self.job.stonewall && self.signals.ending.load(Ordering::Relaxed))
     }
 
@@ -239,17 +243,19 @@ impl<'a, T: Target> Driver<'a, T> {
             let tag = self.gathered[index];
             let slot = &mut self.slots[tag as usize];
             slot.at = begun;
+            let memory = std::mem::take(&mut slot.memory);
+            if let Err(memory) = self.target.start(&slot.piece, memory, tag.into()) {
+                slot.memory = memory;
+                self.free.push(tag);
+                let refusal = self.target.refusal();
+                round.broken(self.job, refusal.unwrap_or(Fault::Io(baio_engine::Error::Full)));
+                continue;
+            }
             let stream = &mut round.report.streams[slot.piece.stream];
             if stream.requests == 0 {
                 stream.begun = begun;
             }
             stream.requests += 1;
-            let memory = std::mem::take(&mut slot.memory);
-            if let Err(memory) = self.target.start(&slot.piece, memory, tag.into()) {
-                slot.memory = memory;
-                self.free.push(tag);
-                round.broken(self.job, Fault::Io(baio_engine::Error::Full));
-            }
         }
         self.gathered.clear();
         let report = &mut round.report;
@@ -305,6 +311,11 @@ impl<'a, T: Target> Driver<'a, T> {
         tally.errors += 1;
         let failure = match ended.result {
             Err(fault) => {
+                // Where nothing is there any more, what this request met is no news.
+                if let Some(refusal) = self.target.refusal() {
+                    let failure = self.failed(piece, refusal);
+                    return round.cut(failure);
+                }
                 let hopeless = matches!(&fault, Fault::Io(error) if is_hopeless(error.errno()));
                 let failure = self.failed(piece, fault);
                 if hopeless {
@@ -365,7 +376,8 @@ impl<'a, T: Target> Driver<'a, T> {
     /// The objects of the lane, once each.
     fn sync(&mut self, round: &mut Round) {
         let Some(durability) = round.stage.sync else { return };
-        if round.report.fatal.is_some() {
+        let report = &round.report;
+        if report.fatal.is_some() || report.cut.is_some() || interrupt::came().is_some() {
             return;
         }
         let mut objects: Vec<usize> = self.lane.streams.iter().map(|stream| stream.object).collect();

@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
-use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_engine::Durability;
 
@@ -34,7 +34,7 @@ pub(crate) struct Want {
 /// Writes what is missing of the files, which the job then runs on. If all of them are made here, whole, they carry its stamps.
 ///
 /// # Errors
-/// What the system said; a file that was made here is then removed.
+/// What the system said, or a signal that came; a file that was made here is then removed, and one that was made longer is as it was.
 pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
     let mut all_made = !wants.is_empty();
     for want in wants {
@@ -46,15 +46,8 @@ pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
         has_room(job, want)?;
         let filled = make_one(job, want, made);
         if filled.is_err() {
-            // As it was before; the failure to be told is the one that came first.
-            let path = &want.place.path;
-            let _ = match made {
-                true => std::fs::remove_file(path),
-                false => OpenOptions::new()
-                    .write(true)
-                    .open(path)
-                    .and_then(|file| file.set_len(want.place.size)),
-            };
+            // The failure to be told is the one that came first.
+            let _ = undo(want, made);
         }
         filled?;
     }
@@ -62,6 +55,16 @@ pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
         job.verify = Some(Verify::Stamped);
     }
     Ok(())
+}
+
+/// Makes a file what it was before, in size; none, if it was made here.
+fn undo(want: &Want, made: bool) -> io::Result<()> {
+    let path = &want.place.path;
+    if made {
+        return std::fs::remove_file(path);
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(want.place.size)
 }
 
 /// A file system is not filled to the brim only to find that the rest does not fit.
@@ -101,12 +104,12 @@ fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
     if want.size == 0 {
         return Ok(());
     }
-    eprintln!(
-        "baio: {}: writing {} of {}",
+    let size = format_size(want.size - want.place.size);
+    diagnostics::say(format_args!(
+        "baio: {}: writing {size} of {}",
         job.command,
-        format_size(want.size - want.place.size),
-        Printable(&path.display().to_string())
-    );
+        path.display()
+    ));
     let start = first_block(job, want);
     fill_block(want, start).map_err(|error| {
         Failure::from_io(job.command, &error)
@@ -118,8 +121,11 @@ fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let report = lanes::run(&filling(job, want, start), &mut |_| ())?;
-    match report.first_error() {
-        Some(failure) => Err(failure.clone()),
+    if let Some(failure) = report.first_error() {
+        return Err(failure.clone());
+    }
+    match report.cut {
+        Some(cut) => Err(cut.while_filling(job.command, path)),
         None => Ok(()),
     }
 }

@@ -233,6 +233,14 @@ impl Objects {
         }
     }
 
+    /// What messages call that which carries the requests to all of them.
+    pub(crate) fn carrier(&self) -> &str {
+        match self {
+            Objects::Segment(segment) if segment.is_served => &segment.typed,
+            Objects::Files(_) | Objects::Segment(_) => "the engine",
+        }
+    }
+
     pub(crate) fn count(&self) -> usize {
         match self {
             Objects::Files(paths) => paths.len(),

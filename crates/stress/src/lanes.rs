@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use baio_console::failure::Failure;
+use baio_console::interrupt;
 use baio_console::terminal::Terminal;
 
 use super::cold;
 use super::drive::{Driver, Signals};
 use super::job::{Job, Mode, Objects, Verify};
-use super::result::{LaneReport, Report, StageReport, threads_now};
+use super::result::{Cut, LaneReport, Report, StageReport, threads_now};
 use super::shown;
 use super::target::{OnCore, Plain, Served, Target};
 use super::verify::Ledger;
@@ -68,19 +69,23 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
             }
         }
     });
-    if let Err(failure) = T::end(shared) {
+    if let Err(failure) = T::end(shared)
+        && lock(&board.cut).is_none()
+    {
         board.fail(failure);
     }
     if let Some(failure) = lock(&board.failure).take() {
         return Err(failure);
     }
+    let by_failure = lock(&board.cut).take().map(Cut::Failure);
+    let cut = by_failure.or_else(|| interrupt::came().map(Cut::Interrupt));
     let lanes = stages.iter().flat_map(|stage| &stage.lanes);
     let mut backends: Vec<&str> = lanes.map(|lane| lane.backend).collect();
     backends.sort_unstable();
     backends.dedup();
     // Where not every lane could have the same one, the figures are nobody's alone.
     let backend = backends.join("+");
-    Ok(Report { stages, backend })
+    Ok(Report { stages, backend, cut })
 }
 
 /// The system gives no further thread.
@@ -116,8 +121,8 @@ fn lane<T: Target>(
         Err(failure) => return board.fail(failure),
     };
     if let Some(percent) = job.warm_percent {
-        let LaneReport { fatal, first_error, .. } = driver.warm(percent);
-        if let Some(failure) = fatal.or(first_error) {
+        let warmed = driver.warm(percent);
+        if let Some(failure) = warmed.fatal.or(warmed.cut).or(warmed.first_error) {
             return board.fail(failure);
         }
     }
@@ -159,6 +164,8 @@ struct Board {
     /// Of the stage that is just ending.
     reports: Mutex<Vec<LaneReport>>,
     failure: Mutex<Option<Failure>>,
+    /// What has ended the run, which has its figures all the same.
+    cut: Mutex<Option<Failure>>,
     /// The limit of submissions was reached: no further stage.
     limited: Mutex<bool>,
 }
@@ -173,6 +180,7 @@ impl Board {
             },
             reports: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
+            cut: Mutex::new(None),
             limited: Mutex::new(false),
         }
     }
@@ -180,6 +188,10 @@ impl Board {
     fn note(&self, mut report: LaneReport) {
         if let Some(failure) = report.fatal.take() {
             self.fail(failure);
+        }
+        if let Some(failure) = report.cut.take() {
+            lock(&self.cut).get_or_insert(failure);
+            self.signals.stop.store(true, Ordering::Relaxed);
         }
         *lock(&self.limited) |= report.limited;
         lock(&self.reports).push(report);
@@ -192,7 +204,10 @@ impl Board {
     }
 
     fn is_over(&self) -> bool {
-        *lock(&self.limited) || lock(&self.failure).is_some()
+        *lock(&self.limited)
+            || lock(&self.failure).is_some()
+            || lock(&self.cut).is_some()
+            || interrupt::came().is_some()
     }
 }
 

@@ -1,8 +1,11 @@
 //! What came out of a run, and the one shape in which it is shown.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
+use baio_console::interrupt::Interrupt;
 use serde::Serialize;
 
 use crate::cache_counts::CacheCounts;
@@ -54,7 +57,9 @@ pub(crate) struct LaneReport {
     pub(crate) unverified: u64,
     pub(crate) sync_errors: u64,
     pub(crate) first_error: Option<Failure>,
-    /// What ended the whole run.
+    /// What ended the whole run; what was measured until then counts.
+    pub(crate) cut: Option<Failure>,
+    /// The same, but nothing counts.
     pub(crate) fatal: Option<Failure>,
     /// The limit of submissions ended the stage.
     pub(crate) limited: bool,
@@ -89,6 +94,7 @@ impl LaneReport {
             unverified: 0,
             sync_errors: 0,
             first_error: None,
+            cut: None,
             fatal: None,
             limited: false,
             backend,
@@ -133,6 +139,49 @@ pub(crate) struct Report {
     pub(crate) stages: Vec<StageReport>,
     /// Of all lanes.
     pub(crate) backend: String,
+    /// Why it ended before its end, if it did.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// What ends a run early. What was measured until then counts.
+#[derive(Clone, Debug)]
+pub(crate) enum Cut {
+    /// A signal.
+    Interrupt(Interrupt),
+    /// The engine or the broker takes nothing any more.
+    Failure(Failure),
+}
+
+impl Cut {
+    /// In a word or two.
+    pub(crate) fn said(&self) -> String {
+        match self {
+            Cut::Interrupt(interrupt) => interrupt.to_string(),
+            Cut::Failure(failure) => failure.said().to_owned(),
+        }
+    }
+
+    pub(crate) fn exit_status(&self) -> ExitStatus {
+        match self {
+            Cut::Interrupt(interrupt) => interrupt.exit_status(),
+            Cut::Failure(failure) => failure.exit_status(),
+        }
+    }
+
+    /// While a file was being filled: there is nothing to tell but that it is as it was.
+    pub(crate) fn while_filling(self, command: &'static str, path: &Path) -> Failure {
+        match self {
+            Cut::Interrupt(interrupt) => interrupt
+                .failure(
+                    command,
+                    "while the file was being filled: what was written is gone again",
+                )
+                .on(path.display().to_string())
+                .needing("a file that is written to its end")
+                .cured_by("begin again, or choose a smaller --size"),
+            Cut::Failure(failure) => failure,
+        }
+    }
 }
 
 /// A measured section: the whole run, a stage, or one direction of a stage.
@@ -173,8 +222,11 @@ impl Direction {
 }
 
 impl Report {
-    /// The first request that failed.
+    /// What ended it, or else the first request that failed.
     pub(crate) fn first_error(&self) -> Option<&Failure> {
+        if let Some(Cut::Failure(failure)) = &self.cut {
+            return Some(failure);
+        }
         let lanes = self.stages.iter().flat_map(|stage| &stage.lanes);
         lanes.filter_map(|lane| lane.first_error.as_ref()).next()
     }

@@ -46,15 +46,22 @@ impl Round {
         self.over |= report.reads.errors + report.writes.errors >= ERRORS_MAX;
     }
 
-    /// The run cannot go on.
+    /// Nothing is there any more that requests could go to: what was measured until now counts.
+    pub(super) fn cut(&mut self, failure: Failure) {
+        self.report.cut.get_or_insert(failure);
+        self.over = true;
+    }
+
+    /// The run cannot go on, and its figures say nothing.
     pub(super) fn fatal(&mut self, failure: Failure) {
         self.report.fatal.get_or_insert(failure);
         self.over = true;
     }
 
     pub(super) fn broken(&mut self, job: &Job, fault: Fault) {
-        let error = Error::new("turn", "the engine", fault);
-        self.fatal(Failure::from_storage(job.command, "the engine", &error));
+        let carrier = job.objects.carrier();
+        let error = Error::new("turn", carrier, fault);
+        self.cut(Failure::from_storage(job.command, carrier, &error));
     }
 }
 

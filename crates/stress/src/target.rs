@@ -42,8 +42,14 @@ pub(super) trait Target: Sized {
 
     /// Queues a request; the loop never has more under way than the lane's depth.
     ///
-    /// Gives the memory back when there is no slot, which is a mistake in the sizing.
+    /// Gives the memory back when there is no slot, which is a mistake in the sizing, and when nothing is taken any more
+    /// ([`refusal`](Target::refusal)).
     fn start(&mut self, piece: &Piece, memory: Memory, tag: u64) -> Result<(), Memory>;
+
+    /// Why no request is taken any more; `None` as long as they are.
+    fn refusal(&self) -> Option<Fault> {
+        None
+    }
 
     /// Submits what is queued and sleeps as long as `wait` allows.
     fn turn(&mut self, wait: Wait) -> Result<(), Fault>;

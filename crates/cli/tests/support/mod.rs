@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -30,6 +31,16 @@ pub(crate) fn skip(why: &str) {
     // In one piece: others write there too, and `.ci/run` reads the line.
     let line = format!("SKIPPED: {name}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Waits for what somebody else does.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A directory of its own for each test, gone with it.

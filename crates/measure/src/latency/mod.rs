@@ -17,6 +17,7 @@ use std::io::{self, Write};
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
+use baio_console::interrupt::{self, Interrupt};
 use baio_console::output::Answer;
 use serde::Serialize;
 
@@ -48,12 +49,21 @@ pub(crate) enum Told {
 
 /// Measures what was asked for.
 pub(crate) fn run(args: LatencyArgs) -> Result<Told, Failure> {
+    interrupt::hear(COMMAND)?;
     if args.log.is_asked_for() {
         return log::run(&args).map(|told| Told::Log(told.into()));
     }
     match args.writes {
         Some(writes) => posted::run(&args, writes).map(|told| Told::Posted(told.into())),
         None => single::run(&args).map(|told| Told::Single(told.into())),
+    }
+}
+
+/// The mode in which requests went, for people.
+fn mode(name: &'static str) -> &'static str {
+    match name {
+        "kernel" => "direct, which is through the kernel's page cache here",
+        name => name,
     }
 }
 
@@ -72,17 +82,24 @@ trait Shown {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()>;
     /// Requests that failed.
     fn errors(&self) -> u64;
+    /// What has ended the run before its end.
+    fn ended_early(&self) -> Option<Interrupt>;
 }
 
 impl Answer for Told {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.answer().write_text(out)
+        self.answer().write_text(out)?;
+        match self.answer().ended_early() {
+            Some(interrupt) => writeln!(out, "ended early: {interrupt}"),
+            None => Ok(()),
+        }
     }
 
     fn exit_status(&self) -> ExitStatus {
-        match self.answer().errors() {
-            0 => ExitStatus::Success,
-            _ => ExitStatus::Failed,
+        match (self.answer().ended_early(), self.answer().errors()) {
+            (Some(interrupt), _) => interrupt.exit_status(),
+            (None, 0) => ExitStatus::Success,
+            (None, _) => ExitStatus::Failed,
         }
     }
 }

@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use baio_console::failure::Failure;
+use baio_console::interrupt::{self, Interrupt};
+use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_engine::{Durability, Wait};
 use baio_stress::{Ground, Latency, Manner, Recorder, Subject, Wish};
@@ -40,6 +42,8 @@ pub(crate) struct Told {
     /// One, or one with each scheduler.
     pub(super) runs: Vec<Run>,
     errors: u64,
+    /// The signal that ended it before all were posted.
+    ended_early: Option<Interrupt>,
     first_error: Option<Value>,
     files: Written,
 }
@@ -48,6 +52,8 @@ pub(crate) struct Told {
 #[derive(Serialize)]
 pub(super) struct Run {
     pub(super) scheduler: Option<String>,
+    /// Writes that were posted.
+    pub(super) posted: usize,
     /// From the first stamp to the last.
     pub(super) seconds: f64,
     /// The part of it in which writes were posted.
@@ -113,6 +119,9 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
     };
     let (mut backend, mut first_error, mut runs) = ("", None, Vec::new());
     let mut once = |scheduler: Option<String>| -> Result<(), Failure> {
+        if interrupt::came().is_some() {
+            return Ok(());
+        }
         let (run, by, failure) = all_writes(&ground, manner, args.same_block, scheduler)?;
         backend = by;
         first_error = first_error.take().or(failure);
@@ -130,15 +139,16 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
         writes,
         request_size: ground.request_size,
         same_block: args.same_block,
-        mode: "direct",
+        mode: ground.mode(),
         durability: below::name(durability),
         durability_because,
         backend,
         below,
         errors: runs.iter().map(|run| run.errors).sum(),
+        ended_early: interrupt::came(),
         runs,
         first_error: first_error.map(|failure| {
-            eprintln!("{failure}");
+            failure.tell();
             failure.to_json()["error"].take()
         }),
         files: Written::default(),
@@ -147,7 +157,7 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
     Ok(told)
 }
 
-/// Opens the target, posts all writes, waits for all, and closes it. Also the backend, and the first write that failed.
+/// Opens the target, posts all writes or those until a signal comes, waits for them, and closes it. Also the backend, and the first write that failed.
 fn all_writes(
     ground: &Ground,
     manner: Manner,
@@ -188,6 +198,11 @@ impl Posting {
     fn run(&mut self, subject: &mut Subject) -> Result<(), Failure> {
         self.begun = Instant::now();
         for index in 0..self.times.len() {
+            if interrupt::came().is_some() {
+                self.left -= (self.times.len() - index) as u32;
+                self.times.truncate(index);
+                break;
+            }
             let Some(memory) = subject.buffer() else {
                 return Err(Failure::new(COMMAND, "ENOMEM", "there is no buffer for each write"));
             };
@@ -245,6 +260,7 @@ impl Run {
         let seconds = |at: Option<Duration>| at.unwrap_or_default().as_secs_f64();
         Run {
             scheduler,
+            posted: times.len(),
             seconds: seconds(times.iter().map(|times| times.known).max()),
             post_seconds: seconds(times.iter().map(|times| times.posted).max()),
             latency_us: latency.latency(),
@@ -264,11 +280,12 @@ impl Told {
     /// `f: 1000 writes of 512 B, linear, direct, uring (vda, scheduler none, cache write back)`.
     pub(super) fn headline(&self) -> String {
         format!(
-            "{}: {} writes of {}, {}, direct, {} ({})",
-            self.target,
+            "{}: {} writes of {}, {}, {}, {} ({})",
+            Printable(&self.target),
             self.writes,
             format_size(self.request_size),
             if self.same_block { "the same block" } else { "linear" },
+            super::mode(self.mode),
             self.backend,
             self.below.sentence(),
         )
@@ -313,6 +330,9 @@ impl Shown for Told {
             if let (Some(scheduler), true) = (&run.scheduler, self.runs.len() > 1) {
                 writeln!(out, "scheduler {scheduler}")?;
             }
+            if run.posted < self.writes as usize {
+                writeln!(out, "{} of {} writes were posted", run.posted, self.writes)?;
+            }
             for (name, said) in run.lines() {
                 writeln!(out, "{name}: {said}")?;
             }
@@ -326,6 +346,10 @@ impl Shown for Told {
 
     fn errors(&self) -> u64 {
         self.errors
+    }
+
+    fn ended_early(&self) -> Option<Interrupt> {
+        self.ended_early
     }
 }
 

@@ -8,7 +8,7 @@
 //! The guard also holds a lock on the setting: a second run would take what the first has set for the old one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -157,10 +157,10 @@ impl Guard {
         let setting = File::open(&self.setting).map_err(|error| error.to_string())?;
         let locked = rustix::fs::flock(&setting, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         if locked.is_err() {
-            println!("another process is choosing this device's scheduler");
+            say("another process is choosing this device's scheduler");
             std::process::exit(1);
         }
-        println!("{READY}");
+        say(READY);
         // Until the other end is closed, by whatever closes it.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let written = if self.is_back() {
@@ -179,6 +179,11 @@ impl Guard {
             .split_whitespace()
             .any(|word| word == wanted || (word == self.old && words.trim() == self.old))
     }
+}
+
+/// To the run. One that is gone hears nothing, and closes the pipe that this waits on.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 fn spawn(command: &mut Command) -> Result<Child, String> {

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use baio_console::failure::Failure;
+use baio_console::interrupt::{self, Interrupt};
+use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_engine::{Durability, Wait};
 use baio_stress::{Ground, Latency, Manner, Random, Recorder, Subject, Wish};
@@ -31,6 +33,8 @@ pub(crate) struct Told {
     errors: u64,
     latency_us: Latency,
     histogram: Vec<Bucket>,
+    /// The signal that ended it before all requests were made.
+    ended_early: Option<Interrupt>,
     /// The first request that failed, which ended the run.
     first_error: Option<Value>,
 }
@@ -67,6 +71,7 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     let backend = subject.backend();
     let mut recorder = Recorder::new();
     let ended = requests(args, &ground, &mut subject, &mut recorder);
+    let ended_early = interrupt::came();
     let closed = subject.close();
     let failed = ended?;
     closed?;
@@ -75,7 +80,7 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         operation: if args.write { "write" } else { "read" },
         request_size: ground.request_size,
         size_bytes: ground.size,
-        mode: "direct",
+        mode: ground.mode(),
         durability: below::name(durability),
         backend,
         below: Below::look(&ground),
@@ -83,14 +88,15 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         errors: u64::from(failed.is_some()),
         latency_us: recorder.latency(),
         histogram: show::histogram(&recorder),
+        ended_early,
         first_error: failed.map(|failure| {
-            eprintln!("{failure}");
+            failure.tell();
             failure.to_json()["error"].take()
         }),
     })
 }
 
-/// Makes them one after the other, and gives the first failure, which ends it.
+/// Makes them one after the other, until a signal comes, and gives the first failure, which ends it.
 fn requests(
     args: &LatencyArgs,
     ground: &Ground,
@@ -100,6 +106,9 @@ fn requests(
     let mut random = Random::new(u64::from(std::process::id()));
     // The first pays for whatever is done only once.
     for number in 0..=args.count {
+        if interrupt::came().is_some() {
+            break;
+        }
         let offset = random.below(ground.size / ground.request_size) * ground.request_size;
         let Some(memory) = subject.buffer() else {
             return Err(Failure::new(COMMAND, "ENOMEM", "no buffer came back"));
@@ -123,7 +132,7 @@ fn requests(
             recorder.record(latency);
         }
         if number < args.count && !args.interval.is_zero() {
-            std::thread::sleep(args.interval);
+            interrupt::pause(args.interval);
         }
     }
     Ok(None)
@@ -137,11 +146,12 @@ impl Shown for Told {
         };
         writeln!(
             out,
-            "{}: {} {durable}{}s of {}, direct, {} ({}): {}",
-            self.target,
+            "{}: {} {durable}{}s of {}, {}, {} ({}): {}",
+            Printable(&self.target),
             self.requests,
             self.operation,
             format_size(self.request_size),
+            super::mode(self.mode),
             self.backend,
             self.below.sentence(),
             show::points(&self.latency_us),
@@ -151,5 +161,9 @@ impl Shown for Told {
 
     fn errors(&self) -> u64 {
         self.errors
+    }
+
+    fn ended_early(&self) -> Option<Interrupt> {
+        self.ended_early
     }
 }

@@ -9,8 +9,8 @@ use crate::{Claim, Job, Want};
 pub(crate) mod aio_stress;
 pub(crate) mod stress;
 
-/// Makes the files that are missing, and runs; `watch` sees each stage that has ended. Beside the report stands the first
-/// request that failed, which is told, as an error object.
+/// Makes the files that are missing, and runs; `watch` sees each stage that has ended. Beside the report stands what
+/// ended it or the first request that failed, which is told, as an error object.
 fn carry_out(
     job: &mut Job,
     wants: &[Want],

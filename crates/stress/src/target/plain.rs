@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_engine::{
     Caching, Create, Descriptions, Durability, Engine, Errno, File, Memory, Open, Policy, Rejected, Request,
@@ -175,9 +176,9 @@ fn tell_rejected(job: &Job, engine: &Engine) {
             .cure
             .as_ref()
             .map_or_else(String::new, |cure| format!("; cure: {cure}"));
-        eprintln!(
+        diagnostics::say(format_args!(
             "baio: {}: not the {} backend: {}{cure}",
             job.command, rejected.backend, rejected.reason
-        );
+        ));
     }
 }

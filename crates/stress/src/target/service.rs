@@ -96,6 +96,10 @@ impl Target for Served {
         }
     }
 
+    fn refusal(&self) -> Option<Fault> {
+        self.service.volume.refusal()
+    }
+
     fn turn(&mut self, wait: Wait) -> Result<(), Fault> {
         self.service.volume.turn(wait).map(drop).map_err(Error::into_fault)
     }

@@ -266,7 +266,7 @@ impl End {
     /// A storage error as the failure of this end.
     pub(super) fn failed(&self, error: &baio_storage::Error) -> Failure {
         let failure = Failure::from_storage("dd", self.typed.clone(), error);
-        if error.code() == "EPIPE" {
+        if error.code() == "EPIPE" && !matches!(error.fault, baio_storage::Fault::ServiceEnded) {
             // What a reader that has enough does, such as `head`; GNU dd would die of SIGPIPE.
             return failure
                 .needing("a reader that takes all of it")

@@ -350,7 +350,13 @@ impl Route {
             whole.done = whole.done.min(end);
         }
         let result = std::mem::replace(&mut outcome.result, Ok(0));
-        if let Err(error) = result {
+        if let Err(mut error) = result {
+            // A broker that has ended says of a write that it was given up, and nothing of itself.
+            if let Some(refusal) = self.link.refusal() {
+                let at = error.offset;
+                error = Error::new(error.operation, error.object.as_str(), refusal);
+                error = at.map_or(error.clone(), |at| error.at(at));
+            }
             whole.done = whole.done.min(end);
             if whole.error.as_ref().is_none_or(|(at, _)| part.from < *at) {
                 whole.error = Some((part.from, error));

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use baio_console::interrupt;
 use baio_stress::costs::{Costs, own_costs};
 use baio_stress::{Random, Recorder};
 
@@ -102,9 +103,9 @@ impl Load {
         std::thread::scope(|scope| {
             let one = || each(side, &record, times);
             let threads = crate::program::started(scope, (0..count).map(|_| one))?;
-            std::thread::sleep(times.from.saturating_duration_since(Instant::now()));
+            interrupt::pause(times.from.saturating_duration_since(Instant::now()));
             let (before, from) = (own_costs(), Instant::now());
-            std::thread::sleep(times.until.saturating_duration_since(from));
+            interrupt::pause(times.until.saturating_duration_since(from));
             let (costs, seconds) = (own_costs() - before, from.elapsed().as_secs_f64());
             let mut tally = Tally::new();
             for thread in threads {
@@ -126,7 +127,7 @@ fn payload(len: usize) -> Vec<u8> {
 fn each(side: &impl Appender, record: &[u8], times: Times) -> Result<Tally, String> {
     let mut tally = Tally::new();
     let mut now = Instant::now();
-    while now < times.until {
+    while now < times.until && interrupt::came().is_none() {
         let Some(end) = side.append(record)? else {
             tally.refused += 1;
             std::thread::yield_now();
@@ -223,14 +224,14 @@ impl Round {
         }
     }
 
-    /// What time it is, unless the round is over.
+    /// What time it is, unless the round is over, or a signal ends it.
     fn go_on(&mut self) -> Option<Instant> {
         let now = Instant::now();
         if self.before.is_none() && now >= self.times.from {
             self.tally = Tally::new();
             self.before = Some((own_costs(), now));
         }
-        (now < self.times.until).then_some(now)
+        (now < self.times.until && interrupt::came().is_none()).then_some(now)
     }
 
     /// Waits for the oldest record, and takes all that are durable by then.
@@ -256,7 +257,9 @@ impl Round {
     }
 
     fn end(self) -> Loaded {
-        let (before, from) = self.before.unwrap_or_else(|| (own_costs(), Instant::now()));
+        let Some((before, from)) = self.before else {
+            return Tally::new().told(Costs::default(), 0.0);
+        };
         self.tally.told(own_costs() - before, from.elapsed().as_secs_f64())
     }
 }

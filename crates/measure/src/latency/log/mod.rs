@@ -22,6 +22,7 @@ use std::path::Path;
 
 use baio::{Local, LogOptions, Remote};
 use baio_console::failure::Failure;
+use baio_console::interrupt;
 use baio_engine::Choice;
 use baio_stress::{Ground, Wish};
 
@@ -103,10 +104,16 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     let mut sides: Vec<(Who, Vec<Loaded>)> = who.into_iter().map(|who| (who, Vec::new())).collect();
     for _ in 0..rounds {
         for (who, measured) in &mut sides {
+            if interrupt::came().is_some() {
+                break;
+            }
             let one = who.load(area, load, args.backend.into(), &options);
-            measured.push(one.map_err(|said| failed(*who, &args.target.to_string(), said))?);
+            let one = one.map_err(|said| failed(*who, &args.target.to_string(), said))?;
+            // A round that a signal ended before it counted anything says nothing.
+            measured.extend((one.appends > 0 || interrupt::came().is_none()).then_some(one));
         }
     }
+    sides.retain(|(_, measured)| !measured.is_empty());
     Ok(Told::of(args, load, Below::look(&ground), sides))
 }
 

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
+use baio_console::interrupt::{self, Interrupt};
 use baio_console::output::{Align, Table};
+use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_stress::Latency;
 use serde::Serialize;
@@ -28,6 +30,8 @@ pub(crate) struct Told {
     runtime_seconds: f64,
     below: Below,
     sides: Vec<Side>,
+    /// The signal that ended it before all rounds were done.
+    ended_early: Option<Interrupt>,
     /// Of the log to each peer, and of the log that is followed to the other.
     ratios: Vec<Ratio>,
 }
@@ -112,6 +116,7 @@ impl Told {
             runtime_seconds: args.log.runtime.as_secs_f64(),
             below,
             sides: shown,
+            ended_early: interrupt::came(),
             ratios,
         }
     }
@@ -206,7 +211,7 @@ impl Shown for Told {
         writeln!(
             out,
             "{}: durable records of {}, {} ({}); the median of {} rounds of {} s",
-            self.target,
+            Printable(&self.target),
             format_size(self.record_size),
             self.load(),
             self.below.sentence(),
@@ -269,5 +274,9 @@ impl Shown for Told {
 
     fn errors(&self) -> u64 {
         0
+    }
+
+    fn ended_early(&self) -> Option<Interrupt> {
+        self.ended_early
     }
 }

@@ -11,28 +11,36 @@ pub(crate) mod args;
 mod plan;
 mod print;
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
+use baio_console::interrupt;
 
 use super::carry_out;
 use crate::Kind;
+use crate::result::Cut;
 use args::AioStressArgs;
 use plan::Plan;
 use print::Ended;
 
 /// Runs, and prints what aio-stress prints.
 pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
+    interrupt::hear(plan::COMMAND)?;
     let Plan {
         mut job,
         wants,
         claims,
         opening,
     } = plan::plan(&args)?;
-    opening.iter().for_each(|line| eprintln!("{line}"));
+    opening.iter().for_each(|line| diagnostics::write(&format!("{line}\n")));
     let (report, first_error) = carry_out(&mut job, &wants, claims, &mut |job, stage| {
         for line in print::after_stage(&args, job, stage) {
-            eprintln!("{line}");
+            diagnostics::write(&format!("{line}\n"));
         }
     })?;
+    if let Some(cut) = &report.cut {
+        // The old program's two lines have no place for it.
+        diagnostics::say(format_args!("baio: {}: ended early: {}", plan::COMMAND, cut.said()));
+    }
     let mut unlinked = Vec::new();
     for want in wants
         .iter()
@@ -51,6 +59,8 @@ pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
         total: report.total(&job),
         parts: report.parts(&job),
         first_error,
+        ended_early: report.cut.as_ref().map(Cut::said),
+        cut: report.cut,
         threads: job.lanes.len(),
         unlinked,
     })

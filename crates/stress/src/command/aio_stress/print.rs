@@ -15,7 +15,7 @@ use super::args::AioStressArgs;
 use super::plan::stage_name;
 use crate::Job;
 use crate::measurement::Recorder;
-use crate::result::{LaneReport, Section, StageReport};
+use crate::result::{Cut, LaneReport, Section, StageReport};
 
 /// What `aio-stress` has to say at its end.
 #[derive(Serialize)]
@@ -23,7 +23,11 @@ pub(crate) struct Ended {
     #[serde(flatten)]
     pub(super) total: Section,
     pub(super) parts: Vec<Section>,
-    /// The first request that failed, as an error object.
+    /// Why it ended before its end: a signal, or what it was measured on is gone.
+    pub(super) ended_early: Option<String>,
+    #[serde(skip)]
+    pub(super) cut: Option<Cut>,
+    /// What ended it, or the first request that failed, as an error object.
     pub(super) first_error: Option<Value>,
     pub(super) threads: usize,
     /// The files that were unlinked.
@@ -45,7 +49,9 @@ impl Answer for Ended {
     }
 
     fn exit_status(&self) -> ExitStatus {
-        if self.total.measured.errors > 0 {
+        if let Some(cut) = &self.cut {
+            cut.exit_status()
+        } else if self.total.measured.errors > 0 {
             ExitStatus::Failed
         } else {
             ExitStatus::Success

@@ -11,15 +11,18 @@ pub(crate) mod plan;
 pub(crate) mod print;
 
 use baio_console::failure::Failure;
+use baio_console::interrupt;
 
 use super::carry_out;
 use crate::measurement::Measurement;
+use crate::result::Cut;
 use args::{StressArgs, TypedDurability};
 use plan::Plan;
 use print::{Missed, Stressed};
 
 /// Runs, and shows what came out.
 pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
+    interrupt::hear(plan::COMMAND)?;
     let Plan {
         mut job,
         size,
@@ -47,6 +50,8 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
         missed: missed(&args, &total.measured),
         parts: report.parts(&job),
         first_error,
+        ended_early: report.cut.as_ref().map(Cut::said),
+        cut: report.cut,
         total,
     })
 }

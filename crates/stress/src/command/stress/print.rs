@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::output::{Align, Answer, Table};
+use baio_console::printable::Printable;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::measurement::Latency;
-use crate::result::Section;
+use crate::result::{Cut, Section};
 
 /// What `stress` has to say.
 #[derive(Serialize)]
@@ -27,8 +28,12 @@ pub(crate) struct Stressed {
     #[serde(flatten)]
     pub(super) total: Section,
     pub(super) parts: Vec<Section>,
-    /// The first request that failed, as an error object.
+    /// Why it ended before its end: a signal, or what it was measured on is gone.
+    pub(super) ended_early: Option<String>,
+    /// What ended it, or the first request that failed, as an error object.
     pub(super) first_error: Option<Value>,
+    #[serde(skip)]
+    pub(super) cut: Option<Cut>,
     /// The thresholds that were missed.
     pub(super) missed: Vec<Missed>,
 }
@@ -47,7 +52,7 @@ impl Answer for Stressed {
         writeln!(
             out,
             "{}: {} backend{}, {}{}, requests of {} bytes, {} in flight{}",
-            self.target,
+            Printable(&self.target),
             measured.backend,
             if self.service { " behind a service" } else { "" },
             measured.mode,
@@ -75,6 +80,9 @@ impl Answer for Stressed {
             } = self.total;
             writeln!(out, "{verified} blocks verified; of {unverified} nothing was known")?;
         }
+        if let Some(said) = &self.ended_early {
+            writeln!(out, "ended early: {}", Printable(said))?;
+        }
         for missed in &self.missed {
             let Missed {
                 threshold,
@@ -87,7 +95,9 @@ impl Answer for Stressed {
     }
 
     fn exit_status(&self) -> ExitStatus {
-        if self.total.measured.errors > 0 {
+        if let Some(cut) = &self.cut {
+            cut.exit_status()
+        } else if self.total.measured.errors > 0 {
             ExitStatus::Failed
         } else if self.missed.is_empty() {
             ExitStatus::Success
