@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::Read;
 use std::process::Command;
 
 use serde_json::Value;
@@ -108,4 +109,44 @@ fn what_cannot_be_run_is_refused_before_anything_is_made() {
     assert!(error["need"].as_str().unwrap().contains("random-write"), "{error}");
     place.baio("report --working-set 1000 --json").fails_with(2);
     assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 0);
+}
+
+/// Whoever waits for a process is told by the kernel: nobody has to look in time, however short it is, or busy the machine.
+#[test]
+fn the_memory_of_a_measured_process_is_taken_at_its_end() {
+    const MIB: u64 = 1 << 20;
+    let measured = |words: &[&str]| -> u64 {
+        let (mut tells, told) = std::io::pipe().unwrap();
+        let mut command = Command::new(BAIO);
+        command.args(["worker", r#"{"Runner":{"environment":[]}}"#]).args(words);
+        command.stdin(told).status().unwrap();
+        drop(command);
+        let mut text = String::new();
+        tells.read_to_string(&mut text).unwrap();
+        let told: Value = serde_json::from_str(&text).unwrap();
+        told["Ended"]["memory_bytes"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{told}"))
+    };
+    for _ in 0..20 {
+        let small = measured(&["true"]);
+        assert!((1..32 * MIB).contains(&small), "{small}");
+    }
+    // Its child's counts too: fio works in one.
+    let large = measured(&[
+        "sh",
+        "-c",
+        "dd if=/dev/zero of=/dev/null bs=64M count=2 2>/dev/null; true",
+    ]);
+    assert!((64 * MIB..96 * MIB).contains(&large), "{large}");
+    let (mut tells, told) = std::io::pipe().unwrap();
+    let mut command = Command::new(BAIO);
+    command
+        .args(["worker", r#"{"Runner":{"environment":[]}}"#, "/missing"])
+        .stdin(told);
+    command.status().unwrap();
+    drop(command);
+    let mut text = String::new();
+    tells.read_to_string(&mut text).unwrap();
+    assert_eq!(text, r#"{"Refused":{"errno":2}}"#);
 }

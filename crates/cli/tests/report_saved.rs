@@ -330,3 +330,30 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     place.baio("report --show out/report.json --quick").fails_with(2);
     place.baio("report --show out/report.json --keep").fails_with(2);
 }
+
+/// What there is no room for is refused before anything is measured.
+#[test]
+fn room_is_asked_for_at_the_start() {
+    let place = Place::new();
+    let script = "mkdir tiny && mount -t tmpfs -o size=64m none tiny || { echo none; exit 0; }
+        $BAIO report --quick --only random-read --dir tiny --out out --json; echo; ls -A tiny out";
+    let ended = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .env("BAIO", BAIO)
+        .current_dir(place.path("."))
+        .output();
+    let told = ended.map_or_else(
+        |_| "none".to_owned(),
+        |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
+    );
+    if told.starts_with("none") || told.is_empty() {
+        return support::skip("no tmpfs can be mounted here");
+    }
+    let (error, left) = told.split_once("\n").unwrap();
+    assert!(
+        error.contains("ENOSPC") && error.contains("`random-read` works on"),
+        "{told}"
+    );
+    assert!(error.contains("--working-set"), "{told}");
+    assert_eq!(left.trim(), "out:\n\ntiny:", "nothing was made");
+}

@@ -43,9 +43,10 @@ impl std::ops::Sub for Costs {
     }
 }
 
-/// The most memory that a process (a number, or "self") has had since it began its program, in bytes; 0 of one that has ended.
-pub fn memory_max(pid: &str) -> u64 {
-    status_of(pid, "VmHWM") << 10
+/// The most memory that this process has had since it began its program, in bytes; `None` where the system does not tell.
+pub fn own_memory_max() -> Option<u64> {
+    let kib = status_of("self", "VmHWM");
+    (kib > 0).then_some(kib << 10)
 }
 
 /// A number from `/proc/PID/status`, of a process or "self": "VmHWM" in KiB, "Threads". 0 where there is none.

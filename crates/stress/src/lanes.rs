@@ -58,7 +58,7 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
                 lanes,
                 costs,
                 threads: threads_now(),
-                rss_bytes: costs::memory_max("self"),
+                rss_bytes: costs::own_memory_max(),
             };
             watch(&report);
             stages.push(report);

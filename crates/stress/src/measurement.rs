@@ -31,8 +31,8 @@ pub struct Measurement {
     pub in_flight_max: u64,
     /// `None` where a peer does not tell.
     pub threads_max: Option<u64>,
-    /// The most memory that the process has had; a peer's is looked at while it runs.
-    pub rss_bytes: u64,
+    /// The most memory that the process has had; `None` where the system does not tell.
+    pub rss_bytes: Option<u64>,
     /// Completed, the failed ones among them.
     pub requests: u64,
     /// How many failed.

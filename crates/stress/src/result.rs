@@ -115,7 +115,7 @@ pub(crate) struct StageReport {
     /// Of the whole process, the syncs among them.
     pub(crate) costs: Costs,
     pub(crate) threads: u64,
-    pub(crate) rss_bytes: u64,
+    pub(crate) rss_bytes: Option<u64>,
 }
 
 impl StageReport {
@@ -295,7 +295,7 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
             system_calls_per_request: Some(sum(&|lane| lane.system_calls) as f64 / all),
             in_flight_max: most(&|stage| stage.lanes.iter().map(|lane| lane.in_flight_max).sum()),
             threads_max: Some(most(&|stage| stage.threads)),
-            rss_bytes: most(&|stage| stage.rss_bytes),
+            rss_bytes: stages.iter().filter_map(|stage| stage.rss_bytes).max(),
             requests,
             errors: failed + sum(&|lane| lane.sync_errors),
             iterations_per_request: Some(sum(&|lane| lane.iterations) as f64 / all),

@@ -1,20 +1,19 @@
-//! Another process, run to its end, and what it has cost (wait4(2)).
+//! Another process, run to its end, and what it has cost. A process of its own runs it (`runner.rs`).
 
 #![allow(unsafe_code)]
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use baio_process::thread;
 use baio_stress::Measurement;
-use baio_stress::costs::{Costs, memory_max};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getppid, set_parent_process_death_signal, waitid};
+use baio_stress::costs::Costs;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-use crate::figures::interrupt::{self, Running};
+use crate::figures::interrupt::{self, Interrupted, Running};
 use crate::figures::quoted;
+use crate::figures::runner::{self, Told};
 
 /// What a finished process printed and cost.
 #[derive(Debug)]
@@ -23,8 +22,10 @@ pub(crate) struct Finished {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) costs: Costs,
-    /// The most memory that it, or a process that it has started, was seen to have.
-    pub(crate) rss_bytes: u64,
+    /// From its start to its end.
+    pub(crate) elapsed: Duration,
+    /// The most memory that it, or a process that it has started, has had; `None` where nobody has told.
+    pub(crate) rss_bytes: Option<u64>,
 }
 
 impl Finished {
@@ -74,105 +75,32 @@ pub(crate) fn ends_with_this(command: &mut Command) -> &mut Command {
 ///
 /// # Errors
 /// It did not start, or the report was interrupted.
-pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
-    interrupt::check().map_err(|came| std::io::Error::other(came.to_string()))?;
-    let mut child = ends_with_this(command)
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let pid = child.id();
-    let id = Pid::from_child(&child);
-    let running = Running::new(id);
-    let (ended, is_over) = channel::<()>();
-    let watcher = thread::named("memory").start(move || watch_memory(pid, &is_over))?;
-    let mut stdout = String::new();
-    let mut stderr = String::new();
+pub(crate) fn run(command: &Command) -> std::io::Result<Finished> {
+    let interrupted = |came: Interrupted| std::io::Error::other(came.to_string());
+    interrupt::check().map_err(interrupted)?;
+    let (mut tells, told) = std::io::pipe()?;
+    let mut runner = runner::command(command)?;
+    ends_with_this(&mut runner).process_group(0).stdin(told);
+    let mut child = runner.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // With it goes this process's end of the pipe.
+    drop(runner);
+    let running = Running::new(Pid::from_child(&child));
     // Standard error is read by a thread of its own: a child that fills one pipe must not wait for the other.
     let errors = child.stderr.take();
-    let reader = thread::named("errors").start(move || {
-        let mut text = String::new();
-        if let Some(mut errors) = errors {
-            let _ = errors.read_to_string(&mut text);
-        }
-        text
-    })?;
-    if let Some(out) = &mut child.stdout {
-        out.read_to_string(&mut stdout)?;
-    }
-    if let Ok(text) = reader.join() {
-        stderr = text;
-    }
-    // It is left unreaped until nobody looks at it any more: its number must not be another's.
-    rustix::io::retry_on_intr(|| waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT))?;
-    drop(ended);
-    let rss_bytes = watcher.join().unwrap_or(0);
+    let reader = baio_process::thread::named("errors").start(move || errors.map_or_else(String::new, text_of))?;
+    let stdout = child.stdout.take().map_or_else(String::new, text_of);
+    let stderr = reader.join().unwrap_or_default();
+    // A line is all that it tells, so it has ended by now or is about to.
+    child.wait()?;
     drop(running);
-    let (status, usage) = wait4(pid)?;
     // What one printed that was ended is no measurement.
-    interrupt::check().map_err(|came| std::io::Error::other(came.to_string()))?;
-    Ok(Finished {
-        success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-        stdout,
-        stderr,
-        costs: usage.into(),
-        rss_bytes,
-    })
+    interrupt::check().map_err(interrupted)?;
+    Told::read(&text_of(&mut tells))?.finished(stdout, stderr)
 }
 
-/// The most memory that a process and its children have, looked at again and again until the other end of `is_over` is dropped.
-///
-/// `ru_maxrss` would not do: it begins with what the parent had when it started the process (execve(2) keeps the greater of the two).
-fn watch_memory(pid: u32, is_over: &Receiver<()>) -> u64 {
-    const PAUSE_MAX: Duration = Duration::from_millis(50);
-    let mut pause = Duration::from_millis(1);
-    let mut most = 0;
-    loop {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        let own = std::iter::once(memory_max(&pid.to_string()));
-        most = own
-            .chain(children.split_whitespace().map(memory_max))
-            .fold(most, u64::max);
-        match is_over.recv_timeout(pause) {
-            Err(RecvTimeoutError::Timeout) => pause = (pause * 2).min(PAUSE_MAX),
-            _ => return most,
-        }
-    }
-}
-
-/// The standard library's `wait` throws the costs away.
-fn wait4(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
-    let mut status = 0;
-    // SAFETY: all-zero is a valid `rusage`.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: both pointers are valid for the call; the child is ours and nobody else waits for it.
-        let waited = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
-        if waited >= 0 {
-            return Ok((status, usage));
-        }
-        let error = std::io::Error::last_os_error();
-        if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_of_a_process_is_its_own_and_not_its_parents() {
-        const MIB: u64 = 1 << 20;
-        let parents = std::hint::black_box(vec![1_u8; 128 << 20]);
-        let small = run(Command::new("sleep").arg("0.05")).unwrap();
-        assert!((1..32 * MIB).contains(&small.rss_bytes), "{}", small.rss_bytes);
-        // Its child's counts too: fio works in one.
-        let dd = "dd if=/dev/zero of=/dev/null bs=64M count=16; true";
-        let large = run(Command::new("sh").args(["-c", dd])).unwrap();
-        assert!((64 * MIB..96 * MIB).contains(&large.rss_bytes), "{}", large.rss_bytes);
-        drop(parents);
-    }
+/// All that comes, as far as it is text.
+fn text_of(mut from: impl Read) -> String {
+    let mut text = String::new();
+    let _ = from.read_to_string(&mut text);
+    text
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::time::Duration;
 
 use baio_stress::Measurement;
 
@@ -59,9 +59,12 @@ impl Copy {
             ..self.clone()
         };
         let start = start_up::cost(kind, || first.finish());
-        let begun = Instant::now();
         let finished = self.finish().map_err(|error| format!("{kind}: {error}"))?;
-        let seconds = begun.elapsed().as_secs_f64();
+        self.measured(kind, &finished, start)
+    }
+
+    fn measured(&self, kind: &str, finished: &Finished, start: Duration) -> Result<Measurement, String> {
+        let seconds = finished.elapsed.as_secs_f64();
         if !finished.success {
             return Err(format!("{kind}: {}", finished.stderr.trim()));
         }
@@ -80,6 +83,7 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baio_stress::costs::Costs;
 
     fn copy(path: PathBuf) -> Copy {
         Copy {
@@ -111,12 +115,19 @@ mod tests {
 
     #[test]
     fn a_copy_that_fails_says_why() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        assert!(copy(path.clone()).run().unwrap_err().contains("file"));
-        std::fs::write(&path, vec![1; 2048]).unwrap();
-        let run = copy(path).run().unwrap();
-        assert_eq!((run.requests, run.errors), (3, 0));
-        assert!(run.bytes_per_second > 0.0);
+        let mut finished = Finished {
+            success: false,
+            stdout: String::new(),
+            stderr: "dd: failed to open '/a file'\n".to_owned(),
+            costs: Costs::default(),
+            elapsed: Duration::from_millis(3),
+            rss_bytes: Some(1 << 20),
+        };
+        let measured = |finished: &Finished| copy("/a file".into()).measured("dd", finished, Duration::ZERO);
+        assert_eq!(measured(&finished).unwrap_err(), "dd: dd: failed to open '/a file'");
+        finished.success = true;
+        let run = measured(&finished).unwrap();
+        assert_eq!((run.requests, run.errors, run.rss_bytes), (3, 0, Some(1 << 20)));
+        assert_eq!(run.bytes_per_second, 512_000.0);
     }
 }

@@ -47,7 +47,8 @@ mod tests {
                 cpu: Duration::from_millis(cpu_ms),
                 context_switches: 0,
             },
-            rss_bytes: 0,
+            elapsed: Duration::ZERO,
+            rss_bytes: None,
         }
     }
 

@@ -2,14 +2,16 @@
 //! reads the measurement that it prints. No help names that command, but whoever is shown it can run it.
 
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_stress::Measurement;
-use baio_stress::costs::memory_max;
+use baio_stress::costs::own_memory_max;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
+use crate::figures::runner;
 use crate::latency::schedulers;
 use crate::program;
 
@@ -57,6 +59,8 @@ pub(crate) enum Job {
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
     VolumeScale(many_segments::Job),
+    /// Runs another program, and tells what that has cost.
+    Runner(runner::Runner),
     /// Puts the I/O scheduler of a device back when its parent is gone.
     SchedulerGuard(schedulers::Guard),
 }
@@ -64,8 +68,15 @@ pub(crate) enum Job {
 /// The command by which the program knows that it is a worker.
 const COMMAND: &str = "worker";
 
+/// The words before those of the job's own: this program, that command, the job.
+pub(crate) const WORDS: usize = 3;
+
+/// Does this program ask for a job when it begins? One that does not, such as a test, would only do again what it does.
+static ASKS: AtomicBool = AtomicBool::new(false);
+
 /// The job of this process, if it is a worker.
 pub(crate) fn job_of_self() -> Option<Result<Job, String>> {
+    ASKS.store(true, Ordering::Relaxed);
     let mut words = std::env::args_os().skip(1);
     if words.next()? != COMMAND {
         return None;
@@ -93,9 +104,10 @@ fn work(job: Job) -> Result<Value, String> {
         Job::Pipelining(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
         Job::Clients(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
         Job::VolumeScale(job) => return many_segments::run(&job),
+        Job::Runner(runner) => return runner.run(),
         Job::SchedulerGuard(guard) => return guard.run(),
     };
-    measurement.rss_bytes = memory_max("self");
+    measurement.rss_bytes = own_memory_max();
     serde_json::to_value(&measurement).map_err(|error| error.to_string())
 }
 
@@ -120,6 +132,9 @@ pub(crate) fn ask<T: DeserializeOwned>(job: &Job) -> Result<T, String> {
 
 /// This program again, with a job.
 pub(crate) fn command(job: &Job) -> Result<Command, String> {
+    if !ASKS.load(Ordering::Relaxed) {
+        return Err("this program does no jobs of the report".into());
+    }
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
@@ -128,7 +143,7 @@ pub(crate) fn command(job: &Job) -> Result<Command, String> {
 }
 
 fn finish(job: &Job) -> Result<Finished, String> {
-    let finished = child::run(&mut command(job)?).map_err(|error| format!("start a worker: {error}"))?;
+    let finished = child::run(&command(job)?).map_err(|error| format!("start a worker: {error}"))?;
     if finished.success {
         Ok(finished)
     } else {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::report::loop_device::{LoopDevice, missing, output};
 
-const TOOLS: [&str; 3] = ["mkfs.ext2", "losetup", "mount"];
+const TOOLS: [&str; 2] = ["mkfs.ext2", "mount"];
 
 /// What the file system itself needs.
 const SPARE: u64 = 64 << 20;

@@ -111,6 +111,22 @@ struct Experiment {
     shows: &'static str,
 }
 
+impl Experiment {
+    /// Bytes that it may need at most at a time. What is only read needs next to none.
+    fn room(&self, working_set: u64, only_reads: bool) -> u64 {
+        // A volume beside a file, and what its metadata and a log take.
+        let spare = 128 << 20;
+        match self.name {
+            _ if only_reads => 0,
+            // They look themselves, and choose less work where there is less room.
+            "buffered-writes" | "volume-scale" => 0,
+            "log-appends" => spare + (256 << 20),
+            "segments" => 2 * spare,
+            _ => spare + 2 * working_set,
+        }
+    }
+}
+
 /// One line an experiment.
 macro_rules! experiments {
     ($($name:literal => $run:path: $shows:literal)*) => {

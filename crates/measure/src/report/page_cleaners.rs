@@ -43,7 +43,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         MIX.changed_percent
     ));
     sweep(setting, &file.path, bytes, &file_system(&setting.dir), true, findings)?;
-    let device = match missing(&["losetup"]) {
+    let device = match missing(&[]) {
         Some(reason) => Err(reason),
         None => LoopDevice::over(&file.path),
     };

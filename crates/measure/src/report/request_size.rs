@@ -235,7 +235,7 @@ impl Reading<'_> {
 fn with_each_scheduler(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let bytes = setting.either(16 << 20, 64 << 20).min(setting.working_set);
     let image = Site::file(setting, "request-size.device", bytes)?;
-    let made = match missing(&["losetup"]) {
+    let made = match missing(&[]) {
         Some(reason) => Err(reason),
         None => LoopDevice::over(&image.path),
     };

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 
@@ -15,7 +16,7 @@ use crate::report::progress::{Course, Progress};
 use crate::report::record::{Experiment as Told, FORMAT, Machine, Record, Row};
 use crate::report::save::Shelf;
 use crate::report::target::{Target, refuse_without};
-use crate::report::work_dir::{WorkDir, remove_left_over};
+use crate::report::work_dir::{Place, WorkDir, refuse_without_room, remove_left_over};
 use crate::report::{EXPERIMENTS, Experiment, Setting, choose, machine, promises, working_set_of};
 
 /// Of a row that tells why an experiment came to no end.
@@ -109,6 +110,12 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         &parent,
         &of_the_caller.map(|path| path.and_then(|path| path.canonicalize().ok())),
     );
+    refuse_without_room(
+        &parent,
+        chosen
+            .iter()
+            .map(|one| (one.name, one.room(working_set, target.is_some()))),
+    )?;
     let work = WorkDir::make(&parent, args.keep)?;
     let setting = Setting {
         dir: work.path().to_owned(),
@@ -192,7 +199,7 @@ fn one(experiment: &Experiment, setting: &Setting, progress: Progress) -> Told {
         ..Findings::default()
     };
     // What it has found is looked at afterwards, row by row: a half-written one is not seen.
-    let ended = catch_unwind(AssertUnwindSafe(|| (experiment.run)(setting, &mut findings)));
+    let ended = catch_unwind(AssertUnwindSafe(|| in_its_place(experiment, setting, &mut findings)));
     let why = match (ended, interrupt::check()) {
         (_, Err(came)) => Some((STOPPED, came.to_string())),
         (Ok(Ok(())), Ok(())) => None,
@@ -217,6 +224,18 @@ fn one(experiment: &Experiment, setting: &Setting, progress: Progress) -> Told {
         notes: findings.lines,
         parts: findings.parts,
     }
+}
+
+/// In a directory of its own, which goes with all that is in it.
+fn in_its_place(experiment: &Experiment, setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
+    let place = Place::make(&setting.dir, experiment.name);
+    let told = |error| Failure::from_io("report", &error).on(setting.dir.display().to_string());
+    let place = place.map_err(told)?;
+    let setting = Setting {
+        dir: place.path().to_owned(),
+        ..setting.clone()
+    };
+    (experiment.run)(&setting, findings)
 }
 
 fn said_in(panic: &(dyn std::any::Any + Send)) -> String {
@@ -248,10 +267,10 @@ fn words(args: &ReportArgs, parent: &Path, target: Option<&Target>, working_set:
 /// What is there to go on with; none where nothing was begun.
 fn resumed(shelf: &Shelf, words: &[String], machine: &Machine) -> Result<Option<Record>, Failure> {
     let Some(kept) = shelf.kept()? else {
-        eprintln!(
+        diagnostics::say(format_args!(
             "report: {} is not there: beginning a new report",
             shelf.json().display()
-        );
+        ));
         return Ok(None);
     };
     let version = env!("CARGO_PKG_VERSION");
@@ -319,6 +338,53 @@ mod tests {
         run: |_, _| panic!("no {}", "luck"),
         shows: "nothing",
     };
+
+    #[test]
+    fn what_an_experiment_made_goes_however_it_ends() {
+        fn makes(setting: &Setting) {
+            std::fs::create_dir(setting.dir.join("sub")).unwrap();
+            std::fs::write(setting.dir.join("sub/large"), [1; 4096]).unwrap();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let (shelf, work) = (Shelf::at(&out).unwrap(), dir.path().join("work"));
+        std::fs::create_dir(&work).unwrap();
+        let fails = Experiment {
+            run: |setting, _| {
+                makes(setting);
+                Err(Failure::new("report", "ENOSPC", "full"))
+            },
+            ..BAD
+        };
+        let panics = Experiment {
+            run: |setting, _| {
+                makes(setting);
+                panic!("full")
+            },
+            ..PANICS
+        };
+        // The next one finds nothing.
+        let looks = Experiment {
+            run: |setting, _| {
+                let above = std::fs::read_dir(setting.dir.parent().unwrap()).unwrap();
+                assert_eq!(above.count(), 1);
+                Ok(())
+            },
+            ..GOOD
+        };
+        let record = all(
+            &[&fails, &panics, &looks],
+            &setting(&work),
+            Record::default(),
+            &shelf,
+            &mut None,
+        );
+        let ends = [true, true, false].map(Some);
+        let told: Vec<_> = record.experiments.iter().map(|told| Some(told.has_failed())).collect();
+        assert_eq!(told, ends);
+        assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
+        assert!(out.join("report.json").exists());
+    }
 
     #[test]
     fn what_fails_is_a_row_and_the_others_go_on() {

@@ -1,9 +1,8 @@
 //! A block device that is as slow as it is told to be: a disk in memory behind a delay (nbdkit), as a file (nbdfuse), as a
 //! loop device. Needs root and those tools; no kernel module but loop's and fuse's.
 //!
-//! Nothing stays behind, however this process ends: the loop device is detached as soon as it is open, so that the kernel
-//! takes it away with the last descriptor, and the two servers are told by the kernel when their parent is no more
-//! (PR_SET_PDEATHSIG, by setpriv(1)). nbdfuse unmounts when it is told to end.
+//! Nothing stays behind, however this process ends: the loop device is made so that the kernel takes it away with the last descriptor, and
+//! the two servers are told by the kernel when their parent is no more, or do not begin. nbdfuse unmounts when it is told to end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::figures::child::ends_with_this;
 use crate::figures::quoted;
 use crate::report::loop_device::{self, LoopDevice};
 
-const TOOLS: [&str; 4] = ["nbdkit", "nbdfuse", "losetup", "setpriv"];
+const TOOLS: [&str; 2] = ["nbdkit", "nbdfuse"];
 const BYTES: u64 = 256 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -90,9 +90,9 @@ struct Server(Child);
 impl Server {
     fn start(words: &[&str], commands: &mut Vec<String>) -> Result<Server, String> {
         commands.push(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM"])
-            .args(words)
+        let mut command = Command::new(words[0]);
+        let child = ends_with_this(&mut command)
+            .args(&words[1..])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

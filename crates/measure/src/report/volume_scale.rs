@@ -152,7 +152,7 @@ impl Scale<'_> {
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let begun = Instant::now();
-            let finished = child::run(&mut dd).map_err(|error| Failure::from_io("report", &error).on("dd"))?;
+            let finished = child::run(&dd).map_err(|error| Failure::from_io("report", &error).on("dd"))?;
             let dd_seconds = begun.elapsed().as_secs_f64();
             if !finished.success {
                 return Err(Failure::new("report", "EIO", finished.stderr.trim().to_owned()).on("dd"));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -53,6 +54,49 @@ impl WorkDir {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Where one experiment works. Whatever it made goes when it ends, also by a failure: the others need the room.
+pub(super) struct Place(PathBuf);
+
+impl Place {
+    pub(super) fn make(dir: &Path, experiment: &str) -> io::Result<Place> {
+        let path = dir.join(experiment);
+        std::fs::create_dir(&path)?;
+        Ok(Place(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !KEEPS.load(Ordering::Relaxed) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// Refuses to begin what there is no room for: `needs` names each part and its bytes, of which one is there at a time.
+pub(super) fn refuse_without_room<'a>(dir: &Path, needs: impl Iterator<Item = (&'a str, u64)>) -> Result<(), Failure> {
+    let Some((name, needed)) = needs.max_by_key(|(_, bytes)| *bytes) else {
+        return Ok(());
+    };
+    // A directory that cannot be asked is told about when something is made in it.
+    let Ok(system) = rustix::fs::statvfs(dir) else {
+        return Ok(());
+    };
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    if needed <= free {
+        return Ok(());
+    }
+    let said = format!("`{name}` works on {needed} bytes, and {free} bytes are free");
+    Err(Failure::new("report", "ENOSPC", said)
+        .on(dir.display().to_string())
+        .needing(format!("{needed} bytes free on the file system"))
+        .cured_by("name another directory by --dir, a smaller --working-set, or the experiments that fit by --only"))
 }
 
 /// An experiment is done with this file. The next one needs the room, unless files are kept.
@@ -141,11 +185,14 @@ pub(super) fn remove_left_over(parent: &Path, of_the_caller: &[Option<PathBuf>])
             continue;
         }
         match std::fs::remove_dir_all(&path) {
-            Ok(()) => eprintln!("report: removed {}, left by an interrupted report", path.display()),
-            Err(error) => eprintln!(
+            Ok(()) => diagnostics::say(format_args!(
+                "report: removed {}, left by an interrupted report",
+                path.display()
+            )),
+            Err(error) => diagnostics::say(format_args!(
                 "report: cannot remove {}, left by an interrupted report: {error}",
                 path.display()
-            ),
+            )),
         }
     }
 }

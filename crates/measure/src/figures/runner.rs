@@ -1,0 +1,148 @@
+//! A process that does nothing but run another one, and tells what that has cost.
+//!
+//! The kernel keeps the most memory that a process has had, and those that it has waited for, for whoever waits for it (`ru_maxrss` of
+//! wait4(2)). So nobody has to look in time. But the figure begins with the memory of the process that starts it, for execve(2) keeps the
+//! greater of the two. A report has much; this process has little.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use baio_stress::costs::Costs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::figures::child::{Finished, ends_with_this};
+use crate::figures::worker;
+
+/// What differs from this process's own environment. The words of the command stand behind the job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Runner {
+    environment: Vec<(String, Option<String>)>,
+}
+
+/// What the runner tells, on its standard input, which is a pipe to be written to: the other two are the command's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// It did not start.
+    Refused { errno: i32 },
+    Ended {
+        /// As wait4(2) gives it.
+        status: i32,
+        cpu_ns: u64,
+        context_switches: u64,
+        /// From before its start to its end.
+        elapsed_ns: u64,
+        memory_bytes: u64,
+    },
+}
+
+/// The command that runs this one.
+pub(super) fn command(command: &Command) -> io::Result<Command> {
+    let text = |text: &std::ffi::OsStr| {
+        let text = text.to_str().map(str::to_owned);
+        text.ok_or_else(|| io::Error::other("a variable of its environment is no text"))
+    };
+    let environment = command
+        .get_envs()
+        .map(|(name, value)| Ok((text(name)?, value.map(text).transpose()?)))
+        .collect::<io::Result<Vec<_>>>()?;
+    let job = worker::Job::Runner(Runner { environment });
+    let mut runner = worker::command(&job).map_err(io::Error::other)?;
+    runner.arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        runner.current_dir(directory);
+    }
+    Ok(runner)
+}
+
+impl Runner {
+    /// All that the runner does.
+    pub(crate) fn run(&self) -> Result<Value, String> {
+        let mut words = std::env::args_os().skip(worker::WORDS);
+        let mut command = Command::new(words.next().ok_or("no command to be run")?);
+        command.args(words).stdin(Stdio::null());
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let told = run(&mut command).unwrap_or_else(|error| Told::Refused {
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        });
+        let text = serde_json::to_string(&told).map_err(|error| error.to_string())?;
+        let pipe = io::stdin().as_fd().try_clone_to_owned();
+        let written = pipe.and_then(|pipe| File::from(pipe).write_all(text.as_bytes()));
+        // What is printed is the command's.
+        std::process::exit(i32::from(written.is_err()))
+    }
+}
+
+fn run(command: &mut Command) -> io::Result<Told> {
+    let begun = Instant::now();
+    let child = ends_with_this(command).spawn()?;
+    let (status, usage) = wait4(child.id())?;
+    let elapsed = begun.elapsed();
+    let costs = Costs::from(usage);
+    Ok(Told::Ended {
+        status,
+        cpu_ns: costs.cpu.as_nanos() as u64,
+        context_switches: costs.context_switches,
+        elapsed_ns: elapsed.as_nanos() as u64,
+        memory_bytes: (usage.ru_maxrss as u64) << 10,
+    })
+}
+
+impl Told {
+    /// What a runner has told; nothing, if it was ended.
+    pub(super) fn read(text: &str) -> io::Result<Told> {
+        serde_json::from_str(text).map_err(|_| io::Error::other("whoever ran it ended before it"))
+    }
+
+    /// With what the command has printed.
+    pub(super) fn finished(self, stdout: String, stderr: String) -> io::Result<Finished> {
+        match self {
+            Told::Refused { errno } => Err(io::Error::from_raw_os_error(errno)),
+            Told::Ended {
+                status,
+                cpu_ns,
+                context_switches,
+                elapsed_ns,
+                memory_bytes,
+            } => Ok(Finished {
+                success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+                stdout,
+                stderr,
+                costs: Costs {
+                    cpu: Duration::from_nanos(cpu_ns),
+                    context_switches,
+                },
+                elapsed: Duration::from_nanos(elapsed_ns),
+                rss_bytes: Some(memory_bytes),
+            }),
+        }
+    }
+}
+
+/// The standard library's `wait` throws the costs away.
+fn wait4(pid: u32) -> io::Result<(i32, libc::rusage)> {
+    let mut status = 0;
+    // SAFETY: all-zero is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are valid for the call; the child is ours and nobody else waits for it.
+        let waited = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
+        if waited >= 0 {
+            return Ok((status, usage));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
