@@ -5,6 +5,7 @@
 //! [`Output`](baio_console::output::Output).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 use std::process::ExitCode;
 

@@ -23,6 +23,7 @@
 //! | [`exit_status`] | what the parent process is told |
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod date;
 pub mod device;

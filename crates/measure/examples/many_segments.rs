@@ -124,7 +124,7 @@ fn fill(path: &Path, segments: u64) -> Result<Filled, String> {
         }
         if shown.elapsed() > Duration::from_secs(30) {
             shown = Instant::now();
-            eprintln!("filled {next} of {segments} segments");
+            program::say(&format!("filled {next} of {segments} segments"));
         }
     }
     core.close().map_err(told)?;

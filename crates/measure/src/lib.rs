@@ -20,6 +20,7 @@
 //! `main` asks [`worker`] first. `docs/report.md` is for users.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 // So that programs under `examples/` name this crate alike, alone and as workers of the report.
 extern crate self as baio_measure;

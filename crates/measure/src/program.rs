@@ -1,9 +1,11 @@
 //! What the programs under `examples/` are written with. Each measures one thing, alone on its command line, or as a side of an
 //! experiment of the report; so all of them have one shape of result.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread::{Scope, ScopedJoinHandle};
 
+use baio_console::diagnostics;
 use serde::Serialize;
 
 pub use baio_stress::costs::status_of;
@@ -12,14 +14,19 @@ pub use baio_stress::{CacheCounts, Latency, Measurement, Permutation, Random, Re
 /// Prints what a program has found, as JSON, or why it could not.
 pub fn tell(found: Result<impl Serialize, String>) -> ExitCode {
     let said = found.and_then(|found| serde_json::to_string(&found).map_err(|error| error.to_string()));
-    match said {
-        Ok(json) => println!("{json}"),
+    let written = said.and_then(|json| writeln!(io::stdout(), "{json}").map_err(|error| error.to_string()));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
+            say(&error);
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
+}
+
+/// A line on standard error, whether anybody reads it or not.
+pub fn say(line: &str) {
+    diagnostics::say(line);
 }
 
 /// The words of a program's command line: a file, and what may follow it.

@@ -37,6 +37,7 @@
 //! Sources: seed 001 §3.6 and §7.3 (aio-stress). `docs/stress.md` is for users.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 use baio_console::failure::Failure;
 use baio_console::output::Answer;

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baio_console::diagnostics;
+
 use super::work_dir::{is_alive, pid_in};
 
 pub(super) struct MemoryCgroup {
@@ -43,7 +45,7 @@ impl Drop for MemoryCgroup {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        eprintln!("report: cannot remove {}", self.path.display());
+        diagnostics::say(format_args!("report: cannot remove {}", self.path.display()));
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use baio_console::diagnostics;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::report::Experiment;
@@ -132,10 +133,10 @@ impl Course {
         (plan.expected, plan.began) = (expected, Instant::now());
         drop(plan);
         let Some(bar) = &self.bar else {
-            eprintln!(
+            diagnostics::say(format_args!(
                 "report: {} of {}: {}: {}",
                 self.number, self.all, experiment.name, experiment.shows
-            );
+            ));
             return Progress(None);
         };
         bar.set_prefix(experiment.name);
