@@ -102,11 +102,13 @@ fn tell(report: &rounds::Report) {
         None => "a device that lies was NOT found out: this story shows nothing".into(),
     };
     println!(
-        "{}: {} rounds in {:.1} s, {} lines said, {} writes lost by cuts; broken promises {}; acknowledged plain writes gone {}; {bites}",
+        "{}: {} rounds ({} on a block device) in {:.1} s, {} lines said, {} requests failed, {} writes lost by cuts; broken promises {}; acknowledged plain writes gone {}; {bites}",
         report.story,
         report.rounds,
+        report.rounds_on_block_device,
         report.seconds,
         report.lines,
+        report.errors,
         report.writes_lost,
         report.broken.len(),
         report.plain_lost

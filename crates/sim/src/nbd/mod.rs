@@ -12,7 +12,7 @@
 //! | [`faults`] | which requests fail |
 //! | [`wire`] | the protocol's words: the handshake, requests, replies |
 //! | [`server`] | threads that answer on a socket |
-//! | [`mount`] | nbdfuse |
+//! | [`mount`] | nbdfuse, and a loop device over it |
 //! | [`words`] | commands in words, for whoever drives it from outside |
 
 pub mod cache;
@@ -26,5 +26,5 @@ pub mod words;
 pub use cache::Manner;
 pub use disk::{Counts, Cut, Disk};
 pub use faults::{Fault, What};
-pub use mount::Mount;
+pub use mount::{LoopDevice, Mount};
 pub use server::Server;

@@ -1,4 +1,5 @@
-//! nbdfuse: the device as a plain file. It uses direct I/O, so the kernel keeps nothing of it.
+//! nbdfuse: the device as a plain file. It uses direct I/O, so the kernel keeps nothing of it. Over that file root can have a loop
+//! device, a block device with a kernel's own flushes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -78,6 +79,47 @@ impl Drop for Mount {
         if !unmount("fusermount3", &["-u"]) && !unmount("umount", &[]) && !unmount("umount", &["--lazy"]) {
             let _ = self.nbdfuse.kill();
         }
-        let _ = self.nbdfuse.wait();
+        // Who still has it open keeps it mounted, and unseen. It is not waited for.
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.nbdfuse.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.nbdfuse.kill();
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A loop device over a file.
+#[derive(Debug)]
+pub struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// One over this file. What it reads and writes goes past the kernel's cache of the file.
+    ///
+    /// # Errors
+    /// Not root, or no losetup.
+    pub fn over(file: &Path) -> Result<LoopDevice, String> {
+        let mut command = Command::new("losetup");
+        command.args(["--direct-io=on", "--find", "--show"]).arg(file);
+        let made = command.output().map_err(|error| format!("losetup: {error}"))?;
+        match made.status.success() {
+            true => Ok(LoopDevice(String::from_utf8_lossy(&made.stdout).trim().into())),
+            false => Err(format!("losetup: {}", String::from_utf8_lossy(&made.stderr).trim())),
+        }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let mut command = Command::new("losetup");
+        command.arg("--detach").arg(&self.0);
+        let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }

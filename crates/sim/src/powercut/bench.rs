@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::nbd::{Disk, Mount, Server};
+use crate::nbd::{Disk, LoopDevice, Mount, Server};
 
 /// A round that takes longer hangs: most take a tenth of a second.
 const PATIENCE_SECONDS: u64 = 120;
@@ -19,7 +19,10 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 /// A folder of its own with a device in it, served and mounted. All of it goes when it is dropped.
 #[derive(Debug)]
 pub struct Bench {
+    block_device: Option<LoopDevice>,
     mount: Option<Mount>,
+    /// It is a block device, from the next start on. Only root has one.
+    pub as_block_device: bool,
     _server: Server,
     /// The device.
     pub disk: Arc<Disk>,
@@ -51,7 +54,9 @@ impl Bench {
         let disk = Arc::new(Disk::new(size, seed));
         let server = Server::start(&disk, &dir.join("socket")).map_err(|error| error.to_string())?;
         let mut bench = Bench {
+            block_device: None,
             mount: None,
+            as_block_device: false,
             _server: server,
             disk,
             dir,
@@ -60,21 +65,42 @@ impl Bench {
         Ok(bench)
     }
 
-    /// As after a start of the machine: nothing of the old mount is left.
-    ///
-    /// # Errors
-    /// It cannot be mounted.
-    pub fn mount_anew(&mut self) -> Result<(), String> {
+    /// Everything that the kernel has of it goes; what was still to be written meets the power as it is.
+    fn unmount(&mut self) {
+        self.block_device = None;
         self.mount = None;
-        let mount = Mount::new(&self.dir.join("socket"), &self.device(), self.disk.size())?;
-        self.mount = Some(mount);
+    }
+
+    fn mount_anew(&mut self) -> Result<(), String> {
+        let file = self.dir.join("disk");
+        self.mount = Some(Mount::new(&self.dir.join("socket"), &file, self.disk.size())?);
+        if self.as_block_device {
+            self.block_device = Some(LoopDevice::over(&file)?);
+        }
         Ok(())
     }
 
-    /// The device, as a file.
+    /// As after a start of the machine: the power is on, nothing fails, and nothing of the old mount is left.
+    ///
+    /// # Errors
+    /// It cannot be mounted.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.unmount();
+        self.disk.heal();
+        self.disk.power_on();
+        self.mount_anew()
+    }
+
+    /// Whether it can be a block device here.
+    pub fn has_block_device(&mut self) -> bool {
+        LoopDevice::over(&self.dir.join("disk")).is_ok()
+    }
+
+    /// The device, or the file that stands for it.
     #[must_use]
     pub fn device(&self) -> PathBuf {
-        self.dir.join("disk")
+        let device = self.block_device.as_ref().map(|device| device.path().to_owned());
+        device.unwrap_or_else(|| self.dir.join("disk"))
     }
 
     /// A file beside the device, on the host.
@@ -86,7 +112,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        self.mount = None;
+        self.unmount();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::bench::{self, Bench};
 use super::stories::{self, Judged, Story};
 use super::worker::Failure;
-use crate::nbd::{Cut, Manner};
+use crate::nbd::{Cut, Fault, Manner, What};
 use crate::random::Random;
 
 const DISK_BYTES: u64 = 24 << 20;
@@ -44,6 +44,13 @@ pub struct Report {
     pub story: &'static str,
     /// Rounds that were run and judged.
     pub rounds: u64,
+    /// Of them, those on a block device; the others are on a file.
+    pub rounds_on_block_device: u64,
+    /// There are block devices here.
+    #[serde(skip)]
+    pub has_block_device: bool,
+    /// Requests of workers that failed because the device was told so.
+    pub errors: u64,
     /// Writes that the device had acknowledged, and that a cut took, or parts of them.
     pub writes_lost: u64,
     /// Lines that were said.
@@ -72,6 +79,7 @@ impl Report {
 /// It cannot run here; why.
 pub fn run(plan: &Plan, mut tell: impl FnMut(&Report)) -> Result<(), String> {
     let mut bench = Bench::new(DISK_BYTES, plan.seed)?;
+    let has_block_device = bench.has_block_device();
     for (name, make) in stories::ALL {
         if !plan.stories.is_empty() && !plan.stories.iter().any(|wanted| wanted == name) {
             continue;
@@ -80,6 +88,7 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Report)) -> Result<(), String> {
         let lost_before = bench.disk.counts().lost;
         let mut report = Report {
             story: name,
+            has_block_device,
             ..Report::default()
         };
         one_story(plan, &mut bench, make, &mut report);
@@ -115,6 +124,7 @@ fn one_story(plan: &Plan, bench: &mut Bench, make: stories::Make, report: &mut R
     for number in lives {
         let mut liar = Report {
             story: report.story,
+            has_block_device: report.has_block_device,
             ..Report::default()
         };
         let plan = Plan {
@@ -149,8 +159,12 @@ fn life(
     let mut random = Random::from(&[plan.seed, number, u64::from(plan.lies), hash(report.story)]);
     let tell = |what: &str, error: Failure| format!("{}: {what}: {error}\nreplay: {replay}", report.story);
     bench::begins(&replay);
+    let over_loop = random.percent(40);
+    bench.as_block_device = over_loop && report.has_block_device;
     bench.disk.lie(false);
-    bench.disk.power_on();
+    bench
+        .restart()
+        .map_err(|error| tell("it cannot be mounted", error.into()))?;
     bench.disk.blank();
     story
         .prepare(bench, &mut random)
@@ -165,11 +179,11 @@ fn life(
             break;
         }
         report.rounds += 1;
+        report.rounds_on_block_device += u64::from(bench.as_block_device);
     }
     report.plain_lost += sum.plain_lost;
     report.lines += sum.lines;
-    bench.disk.lie(false);
-    bench.disk.power_on();
+    report.errors += sum.errors;
     told
 }
 
@@ -184,22 +198,11 @@ fn one_round(
     name: &str,
     sum: &mut Judged,
 ) -> Result<(), Failure> {
-    let manner = match random.below(10) {
-        0..2 => Manner::Whole,
-        2..5 => Manner::Some,
-        5..9 => Manner::Torn,
-        _ => Manner::Nothing,
-    };
-    // Some cuts fall into the opening, some into the work, some between two writes.
-    let after_writes = match random.below(10) {
-        0..3 => Some(random.below(30)),
-        3..8 => Some(random.below(500)),
-        _ => None,
-    };
+    let (cut, fault) = (cut(random), failing(random));
     let patience = Duration::from_millis(30 + random.below(400));
-    bench
-        .disk
-        .cut_at(after_writes.map(|after_writes| Cut { after_writes, manner }));
+    let failed_before = bench.disk.counts().failed;
+    bench.disk.cut_at(Some(cut));
+    fault.into_iter().for_each(|fault| bench.disk.fail(fault));
     let mut child = start(bench, name, random.bits(), story.first())?;
     let stdout = child.stdout.take().ok_or("a worker without an output")?;
     let listener = thread::Builder::new()
@@ -207,25 +210,60 @@ fn one_round(
         .spawn(move || BufReader::new(stdout).lines().collect::<Result<Vec<String>, _>>())?;
     let was_cut = bench.disk.wait_for_cut(patience);
     let ended_before = if was_cut { None } else { child.try_wait()? };
-    bench.disk.cut(manner);
+    let errors = bench.disk.counts().failed - failed_before;
+    bench.disk.cut(cut.manner);
     let group = Pid::from_child(&child);
     // It may have ended by itself, when the power was gone.
     let _ = kill_process_group(group, Signal::KILL);
     child.wait()?;
     let lines = listener.join().map_err(|_| "the listener's panic")??;
-    if let Some(status) = ended_before {
+    if let Some(status) = ended_before.filter(|_| errors == 0) {
         let last = lines.last().map_or("", String::as_str);
-        return Err(format!("the power was on, and the worker ended ({status}): {last}").into());
+        return Err(format!("nothing failed, and the worker ended ({status}): {last}").into());
     }
-    bench.disk.power_on();
-    bench.mount_anew()?;
+    bench.restart()?;
     sum.lines += lines.len() as u64;
-    // Without power it says what went wrong, and that is no matter.
+    sum.errors += errors;
+    // Without power, or after an error, it says what went wrong, and that is no matter.
     for line in lines.iter().filter(|line| !line.starts_with('!')) {
         story.hear(line)?;
     }
     sum.plain_lost += story.judge(bench, random)?;
     Ok(())
+}
+
+/// Some cuts fall into the opening, some into the work, and some come at a moment, between two writes.
+fn cut(random: &mut Random) -> Cut {
+    let manner = match random.below(10) {
+        0..2 => Manner::Whole,
+        2..5 => Manner::Some,
+        5..9 => Manner::Torn,
+        _ => Manner::Nothing,
+    };
+    let after_writes = match random.below(10) {
+        0..3 => random.below(30),
+        3..8 => random.below(500),
+        _ => u64::MAX,
+    };
+    Cut { after_writes, manner }
+}
+
+/// In one round of five requests fail before the cut: now and then, or from a moment on. What is acknowledged all the same must be there.
+fn failing(random: &mut Random) -> Option<Fault> {
+    if !random.percent(20) {
+        return None;
+    }
+    let what = match random.below(10) {
+        0..5 => What::Write,
+        5..8 => What::Flush,
+        _ => What::Read,
+    };
+    Some(Fault {
+        chance_ppm: *random.pick(&[5_000, 50_000, 1_000_000]).unwrap_or(&50_000),
+        after: random.below(150),
+        times: *random.pick(&[1, 3, u64::MAX]).unwrap_or(&1),
+        ..Fault::all(what)
+    })
 }
 
 fn start(bench: &Bench, name: &str, seed: u64, first: u64) -> Result<Child, Failure> {

@@ -16,6 +16,8 @@ pub struct Judged {
     pub plain_lost: u64,
     /// Lines that were said.
     pub lines: u64,
+    /// Requests that failed because the device was told so.
+    pub errors: u64,
 }
 
 /// One story: who prepares the device, hears what the worker says, and judges what is there.

@@ -501,8 +501,7 @@ impl Story for SegmentsStory {
         } else {
             bench.disk.cut(crate::nbd::Manner::Torn);
             drop(link);
-            bench.disk.power_on();
-            bench.mount_anew()?;
+            bench.restart()?;
         }
         Ok(lost)
     }
