@@ -36,7 +36,7 @@ pub struct Iocb {
 
 /// `struct io_event`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoEvent {
     /// The request's.
     pub data: u64,

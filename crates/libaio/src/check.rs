@@ -1,19 +1,20 @@
-//! What `io_submit` refuses at once, in the order in which the kernel looks (`io_submit_one` and below, fs/aio.c), and the call that
-//! is made of what it takes.
+//! What goes to the ring, and what the kernel does in the call; and the call that is made of what goes to the ring.
 //!
-//! The number of the first bad request decides what a program believes to be under way. So what can be known is asked before anything
-//! is handed on: a descriptor is looked at (one short system call for each in a row of the same), lists are walked through. Only a
-//! read or write that is alone is left to the kernel, whose word about its descriptor is there before `io_submit` returns.
+//! A read of a file or a device goes to the ring: it may have to wait. So does what is asynchronous by nature: direct I/O, syncs, polls. A
+//! buffered write is a copy; pipes, sockets and the like have an order, and a way of their own to wait or not to wait. These the kernel does, and
+//! it also says what is wrong with a request, in the order in which it looks.
 
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use baio_engine::Errno;
 use baio_engine::shared::What;
 use baio_shim::file::File;
 
 use crate::abi::{FLAG_PRIORITY, Iocb, command};
+use crate::cold::copies_of;
 use crate::descriptor;
 
 /// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
@@ -30,20 +31,62 @@ const RWF_NOAPPEND: i32 = 0x20;
 /// NOAPPEND, ATOMIC, DONTCACHE, NOSIGNAL.
 const RWF_REST: i32 = RWF_NOAPPEND | 0x40 | 0x80 | 0x100;
 
-/// The descriptor that was looked at last: how the file is open, and which it is.
-#[derive(Default)]
-pub(crate) struct Looked(Option<(RawFd, i32, File)>);
+/// Who does a request.
+pub(crate) enum Route {
+    /// The kernel, in the call.
+    InCall,
+    /// The ring; so is its file open.
+    ToRing(i32),
+}
 
-impl Looked {
-    pub(crate) fn at(&mut self, fd: RawFd) -> Result<(i32, File), Errno> {
-        match self.0 {
-            Some((its, flags, file)) if its == fd => Ok((flags, file)),
-            _ => {
-                let (flags, file) = (descriptor::flags(fd)?, File::of(fd).ok_or(Errno::EBADF)?);
-                self.0 = Some((fd, flags, file));
-                Ok((flags, file))
-            }
+/// What kind of file a number stood for when it was looked at last, and how it was open then: one word. Asking for the flags alone each
+/// time is cheaper. A number that stands for another file by now, open the same way, goes the wrong way: it may wait where it would not,
+/// and reads and writes the right file.
+#[derive(Default)]
+pub(crate) struct Kinds(AtomicU64);
+
+/// In the word: it is a file with offsets, or a device of blocks; a directory; a pipe, a socket or an event fd and its like.
+const HAS_OFFSETS: u64 = 1 << 31;
+const DIRECTORY: u64 = 1 << 30;
+const IS_POLLED: u64 = 1 << 29;
+const KINDS: u64 = HAS_OFFSETS | DIRECTORY | IS_POLLED;
+
+impl Kinds {
+    pub(crate) fn route(&self, iocb: &Iocb) -> Route {
+        let fd = iocb.fd as RawFd;
+        let Ok(open) = descriptor::flags(fd) else {
+            return Route::InCall;
+        };
+        let direct = open & libc::O_DIRECT != 0;
+        let wanted = match iocb.opcode {
+            command::PREAD | command::PREADV if direct || iocb.rw_flags & libc::RWF_NOWAIT == 0 => HAS_OFFSETS,
+            command::PWRITE | command::PWRITEV if direct => HAS_OFFSETS,
+            command::FSYNC | command::FDSYNC => HAS_OFFSETS | DIRECTORY,
+            command::POLL => IS_POLLED,
+            _ => 0,
+        };
+        match wanted != 0 && self.of(fd, open) & wanted != 0 {
+            true => Route::ToRing(open),
+            false => Route::InCall,
         }
+    }
+
+    fn of(&self, fd: RawFd, open: i32) -> u64 {
+        let key = (fd as u64) << 32 | open as u64 & !KINDS & u64::from(u32::MAX);
+        // Relaxed: one word.
+        let known = self.0.load(Ordering::Relaxed);
+        // Number 0, open for reading, is what an empty word says.
+        if known & !KINDS == key && known != 0 {
+            return known & KINDS;
+        }
+        let kind = match File::of(fd).map(File::kind) {
+            Some(libc::S_IFREG | libc::S_IFBLK) => HAS_OFFSETS,
+            Some(libc::S_IFDIR) => DIRECTORY,
+            Some(libc::S_IFIFO | libc::S_IFSOCK | 0) => IS_POLLED,
+            _ => 0,
+        };
+        self.0.store(key | kind, Ordering::Relaxed);
+        kind
     }
 }
 
@@ -54,7 +97,7 @@ pub(crate) fn numbers(iocb: &Iocb) -> Result<(), Errno> {
 }
 
 /// Does it read or write?
-pub(crate) fn is_transfer(iocb: &Iocb) -> bool {
+fn is_transfer(iocb: &Iocb) -> bool {
     matches!(
         iocb.opcode,
         command::PREAD | command::PWRITE | command::PREADV | command::PWRITEV
@@ -74,13 +117,12 @@ pub(crate) struct Checked {
 /// # Safety
 /// A list that the request names can be read.
 pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
-    let fd = iocb.fd as RawFd;
     match iocb.opcode {
         // SAFETY: the caller's promise.
         _ if is_transfer(iocb) => unsafe { transfer(iocb, open) },
         command::FSYNC | command::FDSYNC => {
             let plain = iocb.buffer == 0 && iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
-            if !plain || matches!(kind(fd)?, libc::S_IFIFO | libc::S_IFSOCK) {
+            if !plain {
                 return Err(Errno::EINVAL);
             }
             let data_only = iocb.opcode == command::FDSYNC;
@@ -89,10 +131,7 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
         command::POLL => {
             let plain = iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
             let events = u16::try_from(iocb.buffer).map_err(|_| Errno::EINVAL)?;
-            // A file is always ready to be read and written, and never anything else.
-            let for_files = (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM) as u16;
-            let never = || Ok::<_, Errno>(matches!(kind(fd)?, libc::S_IFREG | libc::S_IFDIR));
-            if !plain || events & for_files == 0 && never()? {
+            if !plain {
                 return Err(Errno::EINVAL);
             }
             let always = (libc::POLLERR | libc::POLLHUP) as u32;
@@ -102,10 +141,6 @@ pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
         // NOOP among them: the kernel has none.
         _ => Err(Errno::EINVAL),
     }
-}
-
-fn kind(fd: RawFd) -> Result<u32, Errno> {
-    File::of(fd).map(File::kind).ok_or(Errno::EBADF)
 }
 
 fn bare(what: What) -> Checked {
@@ -157,6 +192,11 @@ unsafe fn transfer(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
         (true, _) => None,
     };
     let (len, count) = (bytes as u32, list.len() as u32);
+    // An address of the kernel's is refused before all else.
+    let of_kernel = |address: usize| (address as isize) < 0;
+    if flat.is_some_and(|at| of_kernel(at.addr())) || list.iter().any(|part| of_kernel(part.iov_base.addr())) {
+        return Err(Errno::EFAULT);
+    }
     let what = match (flat, reads) {
         (Some(pointer), true) => What::Read {
             pointer,
@@ -206,8 +246,8 @@ unsafe fn list(iocb: &Iocb) -> Result<Box<[libc::iovec]>, Errno> {
     if first.is_null() {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: the caller's promise.
-    let list: Box<[libc::iovec]> = (0..count).map(|at| unsafe { first.add(at).read_unaligned() }).collect();
+    // SAFETY: any bytes are a part of a list.
+    let list: Box<[libc::iovec]> = unsafe { copies_of(first.addr(), count) }.ok_or(Errno::EFAULT)?.into();
     let bad = list.iter().any(|part| isize::try_from(part.iov_len).is_err());
     if bad { Err(Errno::EINVAL) } else { Ok(list) }
 }

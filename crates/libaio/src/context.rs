@@ -1,419 +1,354 @@
-//! A context: requests in flight on a ring of the engine's, and the live ring of their events.
+//! A context. It begins as the kernel's own, and goes over to a ring of ours when its reads have to wait.
 //!
-//! Results travel from the engine's ring into the live ring by whoever is there. That is the thread in `io_getevents`, which sleeps in
-//! the kernel until something arrives: no other thread stands between it and the device. `io_submit` moves what has ended at once.
-//! Only when nobody calls does the helper (`helper.rs`).
+//! What the kernel's AIO does well is left to it: direct I/O is asynchronous there by nature, a buffered write or a read of what is in the
+//! page cache is a copy in the call, and nothing of ours stands between. The one thing that it does badly is a buffered read of what is
+//! not in the cache: `io_submit` waits for the device, for one request after the other. So each context is made by io_setup(2), and calls
+//! go straight to the kernel. What is measured is how long `io_submit` takes. Once it is found to wait for reads, the context goes over:
+//! from then on [`OnRing`] carries it.
 //!
-//! | lock | guards | held over |
-//! |---|---|---|
-//! | `arrivals` | moving results into the live ring, taking events from it, who waits | nothing that sleeps |
-//! | `requests` | the table of requests in flight | nothing that sleeps; the call that cancels a poll |
-//! | of the ring | its submission | `io_uring_enter`, which the kernel does one by one as well |
-//!
-//! They are taken in this order. Nobody waits for events under one.
+//! # Going over
+//! The program holds the address of the kernel's live ring. Memory of ours takes its place there, with the same contents, in one step
+//! (mremap(2)): whoever reads it without a call sees one or the other. The kernel knows the context still by that address: it reads its
+//! number there, and nothing else. This is done only at a moment when no request is in flight, no other thread is in a call on the context but to
+//! sleep (`sleepers.rs`), and each event in the ring is one that no reader without a call may be about to take.
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use baio_engine::shared::{Call, SharedRing};
-use baio_engine::{Errno, SetupError};
+use baio_engine::SetupError;
+use baio_shim::counters::Sheet;
 
-use crate::abi::{IoEvent, Iocb};
-use crate::counted;
-use crate::event_fd::{EventFds, Signals};
-use crate::helper::Helper;
-use crate::live::LiveRing;
-use crate::requests::{Ended, Request, Requests};
-
-mod submitting;
+use crate::abi::Iocb;
+use crate::calls::{self, keeping_errno};
+use crate::cold;
+use crate::counted::{self, Follower};
+use crate::exports::Wait;
+use crate::live::KernelRing;
+use crate::on_ring::{OnRing, locked};
+use crate::registry::Using;
+use crate::sleepers::{self, Sleepers};
 
 pub(crate) struct Context {
-    ring: SharedRing,
-    live: LiveRing,
-    /// Requests in flight and events not taken, at most.
-    capacity: u32,
-    /// Let in, and not yet an event: the low half. The high half moves whenever one is counted out, so that who lets one in by an old
-    /// count of events is found out.
-    counts: AtomicU64,
-    /// Of these, requests that name an event fd.
-    signalling: AtomicU32,
-    requests: Mutex<Requests>,
-    event_fds: Mutex<EventFds>,
-    arrivals: Mutex<Arrivals>,
-    dead: AtomicBool,
-    pub(crate) helper: Helper,
-    me: Weak<Context>,
+    address: usize,
+    /// What the program has asked for.
+    requests: u32,
+    /// Requests that the kernel has taken, and events that our calls have handed out, before it went over.
+    submitted: AtomicU64,
+    taken: AtomicU64,
+    /// [`OPEN`] and its like.
+    state: AtomicU8,
+    /// Held while the kernel's live ring is looked at, so that it is there.
+    looking: Mutex<()>,
+    watch: cold::Watch,
+    sleepers: Sleepers,
+    follower: Mutex<Follower>,
+    ring: OnceLock<Arc<OnRing>>,
 }
 
-/// Who waits in `io_getevents`.
-#[derive(Default)]
-struct Arrivals {
-    waiters: u32,
-    /// The only one of them may sleep until so many results have arrived.
-    gathering: u32,
-}
+/// The kernel carries it.
+const OPEN: u8 = 0;
+/// Somebody who was alone takes events out of the kernel's ring, or takes the context over: others wait before the door.
+const CLOSED: u8 = 1;
+/// It has been destroyed, or is about to be.
+const GONE: u8 = 2;
 
-/// What is left to do when results have been moved, outside of locks.
-#[derive(Default)]
-struct After {
-    signals: Signals,
-    again: Vec<Call>,
-    /// Syncs wait for what is in flight.
-    holds: bool,
-    /// How many results there were.
-    moved: u32,
-}
-
-/// How long `io_getevents` may sleep.
-#[derive(Clone, Copy)]
-pub(crate) enum Limit {
-    Never,
-    For(Duration),
-    Ever,
-}
-
-fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
+/// Who carries a call.
+pub(crate) enum Side<'a> {
+    Kernel,
+    Ring(&'a Arc<OnRing>),
 }
 
 impl Context {
-    /// A context for so many requests.
-    ///
-    /// # Errors
-    /// Why there is no io_uring or no memory for it, and the cure.
-    pub(crate) fn new(requests: u32, processors: u32, id: u32) -> Result<Arc<Context>, SetupError> {
-        let live = LiveRing::new(requests, processors, id)
-            .map_err(|errno| SetupError::new("make room for events", format!("{requests} requests"), errno))?;
-        let capacity = capacity_of(live.nr(), processors);
-        let ring = SharedRing::new(capacity)?;
-        Ok(Arc::new_cyclic(|me| Context {
-            ring,
-            live,
-            capacity,
-            counts: AtomicU64::new(0),
-            signalling: AtomicU32::new(0),
-            requests: Mutex::default(),
-            event_fds: Mutex::default(),
-            arrivals: Mutex::default(),
-            dead: AtomicBool::new(false),
-            helper: Helper::default(),
-            me: me.clone(),
-        }))
+    /// One that io_setup(2) has just made.
+    pub(crate) fn new(address: usize, requests: u32) -> Context {
+        Context {
+            address,
+            requests,
+            submitted: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            state: AtomicU8::new(OPEN),
+            looking: Mutex::default(),
+            watch: cold::Watch::default(),
+            sleepers: Sleepers::default(),
+            follower: Mutex::default(),
+            ring: OnceLock::new(),
+        }
     }
 
-    pub(crate) fn address(&self) -> usize {
-        self.live.address()
+    pub(crate) fn on_ring(&self) -> Option<&Arc<OnRing>> {
+        self.ring.get()
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn in_flight(&self) -> u32 {
-        self.counts.load(Ordering::SeqCst) as u32
-    }
-
-    /// Of these, how many have an event fd to signal.
-    pub(crate) fn signalling(&self) -> u32 {
-        self.signalling.load(Ordering::SeqCst)
-    }
-
-    /// Is no event there, of those that have arrived?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.look(None);
-        self.live.len() == 0
-    }
-
-    /// Moves results while nobody waits, and says how many; none when somebody waits, who will. Those in `io_getevents` sleep until so and
-    /// so many results have arrived that nobody has moved.
-    pub(crate) fn look(&self, submitted: Option<u64>) -> Option<u32> {
-        let arrivals = locked(&self.arrivals);
-        if arrivals.waiters > 0 {
-            let gathering = arrivals.gathering;
-            drop(arrivals);
-            if gathering > 1 && (self.signalling() > 0 || locked(&self.requests).any_held()) {
-                // They may sleep until more have arrived than will before what is held is begun, or an event fd is due. They see to both.
-                let _ = self.ring.wake(gathering);
+    /// Who carries the call of a thread that is counted in.
+    pub(crate) fn side(&self) -> Side<'_> {
+        loop {
+            // SeqCst, here and in `closed`: either who closes it sees us counted in, or we see that it is closed.
+            match self.state.load(Ordering::SeqCst) {
+                CLOSED => {}
+                _ => return Side::Kernel,
             }
+            // Acquire, in `get`: the state stays closed then.
+            if let Some(ring) = self.ring.get() {
+                return Side::Ring(ring);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Does something while nobody else is in a call on the kernel's side, if nobody is; whether it is to stay closed then, that says.
+    fn closed<T>(&self, using: &Using, what: impl FnOnce() -> (T, bool)) -> Option<T> {
+        if !self.moves_on(CLOSED) {
             return None;
         }
-        let after = self.gather(submitted);
-        drop(arrivals);
-        let moved = after.moved;
-        self.finish(after);
-        Some(moved)
+        let told = (using.others() == 0).then(what);
+        if !told.as_ref().is_some_and(|(_, stays)| *stays) {
+            // SeqCst: who comes in sees what we did. Nobody else moves it from `CLOSED`.
+            self.state.store(OPEN, Ordering::SeqCst);
+        }
+        told.map(|(told, _)| told)
     }
 
-    /// Moves results into the live ring; the lock of arrivals is the caller's. Requests that were `submitted` then or later have ended at
-    /// once, if the caller has just submitted.
-    fn gather(&self, submitted: Option<u64>) -> After {
-        let mut after = After::default();
-        let mut requests = locked(&self.requests);
-        self.ring.reap(|name, raw| {
-            after.moved += 1;
-            match requests.ended(name, raw) {
-                Ended::Event(event, request) => self.publish(event, request, submitted, &mut after.signals),
-                Ended::Again(call) => after.again.push(call),
-                Ended::Nobody => {}
-            }
-        });
-        while requests.any_held() {
-            let (free, lost) = requests.release();
-            after.again.extend(free);
-            if lost.is_empty() {
-                break;
-            }
-            for name in lost {
-                if let Some((event, request)) = requests.end(name, -Errno::EBADF.raw()) {
-                    self.publish(event, request, submitted, &mut after.signals);
-                }
-            }
-        }
-        after.holds = requests.any_held();
-        after
+    /// Moves it on from where it is open.
+    fn moves_on(&self, to: u8) -> bool {
+        let told = self
+            .state
+            .compare_exchange(OPEN, to, Ordering::SeqCst, Ordering::Relaxed);
+        told.is_ok()
     }
 
-    /// Puts an event into the live ring; the lock of arrivals is the caller's.
-    fn publish(&self, event: IoEvent, request: Request, submitted: Option<u64>, signals: &mut Signals) {
-        tell(&request, &event, submitted);
-        if let Some(kept) = request.call.kept {
-            self.ring.give_back(kept);
-        }
-        self.live.publish(event);
-        self.count_out(request.event_fd.is_some());
-        if let Some(event_fd) = request.event_fd {
-            signals.add(event_fd);
-        }
-    }
-
-    /// Makes calls again whose thread has ended, and those that have waited, and signals event fds, whose events are there by now.
-    fn finish(&self, after: After) {
-        if !after.again.is_empty() {
-            // SAFETY: the promise of who submitted them lasts until their events are there.
-            if let Err((taken, _)) = unsafe { self.ring.submit(&after.again) } {
-                self.forget(&after.again[taken..]);
-            }
-            self.cancel_what_was_cancelled(&after.again);
-        }
-        after.signals.send();
-    }
-
-    /// `io_getevents`: at least so many events, at most so many, moved to the caller's array.
+    /// `io_submit`.
     ///
     /// # Safety
-    /// The array has room for `most`.
-    pub(crate) unsafe fn get_events(
-        &self,
-        least: usize,
-        most: usize,
-        events: *mut IoEvent,
-        limit: Limit,
-        mask: Option<u64>,
-    ) -> Result<usize, Errno> {
-        let mut taken = 0;
-        let mut deadline = None;
-        let mut waiting = false;
-        let mut ended = None;
-        self.helper.called();
-        loop {
-            let mut arrivals = locked(&self.arrivals);
-            let after = self.gather(None);
+    /// As for [`crate::io_submit`].
+    pub(crate) unsafe fn submit(&self, using: &Using, count: c_long, list: *mut *mut Iocb) -> c_int {
+        if self.watch.wants_ring() {
+            keeping_errno(|| self.try_to_go_over(using, list));
+        }
+        match self.side() {
             // SAFETY: the caller's promise.
-            taken += unsafe { self.live.take(events.wrapping_add(taken), most - taken) };
-            let enough = taken >= least || matches!(limit, Limit::Never) || ended.is_some() || self.is_dead();
-            if enough {
-                let others = self.leave(&mut arrivals, waiting);
-                drop(arrivals);
-                self.finish(after);
-                if others > 0 {
-                    let _ = self.ring.wake(others);
-                }
-                if waiting && self.signalling() > 0 {
-                    self.helper.be_there(&self.me, true);
-                }
-                break;
-            }
-            if !waiting {
-                arrivals.waiters += 1;
-                waiting = true;
-            }
-            // Alone, and with nothing to see to at once: as many as it wants at one go, if there can be so many.
-            let want = match arrivals.waiters {
-                1 if !after.holds && self.signalling() == 0 => (least - taken).min(self.capacity as usize) as u32,
-                _ => 1,
-            };
-            arrivals.gathering = match arrivals.waiters {
-                1 => want,
-                _ => arrivals.gathering.max(want),
-            };
-            drop(arrivals);
-            self.finish(after);
-            ended = self.sleep(want, limit, &mut deadline, mask).err();
-        }
-        match ended {
-            _ if self.is_dead() => Err(Errno::EINVAL),
-            Some(errno) if taken == 0 && errno != Errno::ETIME => Err(errno),
-            _ => Ok(taken),
+            Side::Kernel => unsafe { self.submit_to_kernel(count, list) },
+            // SAFETY: the caller's promise.
+            Side::Ring(ring) => keeping_errno(|| match unsafe { ring.submit(count, list) } {
+                Ok(taken) => taken as c_int,
+                Err(errno) => -errno.raw(),
+            }),
         }
     }
 
-    /// Counts a waiter out; says by how many arrivals the others are to be woken, since events are left that they may not know of.
-    fn leave(&self, arrivals: &mut Arrivals, waiting: bool) -> u32 {
-        let want = arrivals.gathering.max(1);
-        if waiting {
-            arrivals.waiters -= 1;
-        }
-        if arrivals.waiters == 0 {
-            arrivals.gathering = 0;
-            return 0;
-        }
-        if self.live.len() > 0 { want } else { 0 }
-    }
-
-    fn sleep(&self, want: u32, limit: Limit, deadline: &mut Option<Instant>, mask: Option<u64>) -> Result<(), Errno> {
-        let left = match limit {
-            Limit::Never => Some(Duration::ZERO),
-            Limit::Ever => None,
-            Limit::For(time) => {
-                let now = Instant::now();
-                match *deadline {
-                    Some(at) => Some(at.saturating_duration_since(now)),
-                    // Longer than the clock goes is for ever.
-                    None => now.checked_add(time).map(|at| {
-                        *deadline = Some(at);
-                        time
-                    }),
-                }
+    /// Nothing here may change `errno`, or be a place where a thread is cancelled.
+    ///
+    /// # Safety
+    /// As for [`crate::io_submit`].
+    unsafe fn submit_to_kernel(&self, count: c_long, list: *mut *mut Iocb) -> c_int {
+        self.count(|follower, sheet, ring| follower.submits(sheet, ring, cold::requests_of(list, count)));
+        let before = self.submitted.load(Ordering::Relaxed);
+        let started = self.watch.measures(before).then(Instant::now);
+        // SAFETY: the caller's promise.
+        let told = unsafe { calls::submit(self.address, count, list) };
+        if let Ok(taken) = u64::try_from(told) {
+            self.submitted.fetch_add(taken, Ordering::Relaxed);
+            if let Some(started) = started {
+                self.watch.took(started.elapsed(), list, taken);
             }
-        };
-        match self.ring.wait(want, left, mask) {
-            Ok(()) | Err(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
-            Err(errno) => Err(errno),
         }
-    }
-
-    /// Sleeps as the helper does: until something arrives.
-    pub(crate) fn sleep_for_arrivals(&self) -> Result<(), Errno> {
-        let kept = self.kept_event_fds();
-        let told = self.ring.wait(1, kept.map(|_| KEPT), None);
-        if let (Err(Errno::ETIME), Some(uses)) = (told, kept) {
-            self.give_back_event_fds(uses);
-        }
+        self.count(|follower, sheet, ring| follower.follow(sheet, ring, true));
         told
     }
 
-    /// See [`EventFds::kept`].
-    pub(crate) fn kept_event_fds(&self) -> Option<u32> {
-        locked(&self.event_fds).kept()
-    }
-
-    /// See [`EventFds::give_back_since`].
-    pub(crate) fn give_back_event_fds(&self, uses: u32) {
-        locked(&self.event_fds).give_back_since(uses);
-    }
-
-    /// `io_cancel`: only polls can be, and end as an event.
-    pub(crate) fn cancel(&self, object: *mut Iocb) -> Result<(), Errno> {
-        let mut requests = locked(&self.requests);
-        let found = requests.cancel_polls(|request| request.object == object);
-        let name = *found.first().ok_or(Errno::EINVAL)?;
-        // Under the lock: the name is another request's as soon as its result has been moved.
-        self.ring.cancel(name)?;
-        drop(requests);
-        self.look(None);
-        Err(Errno::EINPROGRESS)
-    }
-
-    /// Waits until the writes and syncs have ended that are under way now, at most until then: the program exits. Its other threads may
-    /// go on submitting.
-    pub(crate) fn drain(&self, until: Instant) {
-        let submitted = locked(&self.requests).submitted();
-        loop {
-            let after = {
-                let _arrivals = locked(&self.arrivals);
-                self.gather(None)
+    /// `io_getevents` on the kernel's side: by `ask`, where events have to be waited for. When the context goes over meanwhile, how many there
+    /// are so far, and how long it has slept.
+    ///
+    /// # Safety
+    /// As for [`crate::io_getevents`].
+    pub(crate) unsafe fn events_of_kernel(
+        &self,
+        using: &Using,
+        wait: &Wait,
+        is_never: bool,
+        ask: impl Fn(&Wait) -> c_int,
+    ) -> Result<c_int, (usize, Duration)> {
+        // Counted before they are handed out: their requests may be submitted again then.
+        self.count(|follower, sheet, ring| follower.follow(sheet, ring, false));
+        if is_never && self.kernel_has_none() {
+            // So does libaio, whatever else it is asked for.
+            return Ok(0);
+        }
+        let (least, most) = (u32::try_from(wait.least).ok(), u32::try_from(wait.most).ok());
+        if let (Some(least), Some(most @ 1..), false) = (least, most, wait.events.is_null()) {
+            // SAFETY: the caller's promise.
+            let take = |ring: KernelRing| unsafe { ring.take(wait.events, least.max(1), most) };
+            let taken = match least <= most && !self.sleepers.were_woken() {
+                true => self.closed(using, || (self.kernel_ring().map(take), false)),
+                false => None,
             };
-            self.finish(after);
-            let waits = locked(&self.requests).any_change(submitted) && Instant::now() < until;
-            if !waits {
-                return;
+            if let Some(Some(taken @ 1..)) = taken {
+                self.taken.fetch_add(taken.into(), Ordering::Relaxed);
+                return Ok(taken as c_int);
             }
-            if let Err(errno) = self.ring.wait(1, Some(MOMENT), None) {
-                self.pause_after(errno);
+        }
+        // SAFETY: the caller's promise.
+        let told = unsafe { self.ask(wait, is_never, ask) };
+        self.count(|follower, sheet, ring| follower.follow(sheet, ring, false));
+        told
+    }
+
+    /// # Safety
+    /// As for [`crate::io_getevents`].
+    unsafe fn ask(
+        &self,
+        wait: &Wait,
+        is_never: bool,
+        ask: impl Fn(&Wait) -> c_int,
+    ) -> Result<c_int, (usize, Duration)> {
+        let started = (!is_never && !wait.limit.is_null()).then(Instant::now);
+        self.sleepers.come();
+        let told = ask(wait);
+        let Ok(taken) = usize::try_from(told) else {
+            self.sleepers.leave();
+            return Ok(told);
+        };
+        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
+        // Counted first: who goes over looks at it when all have left.
+        self.sleepers.leave();
+        if !self.sleepers.were_woken() {
+            return Ok(told);
+        }
+        // SAFETY: the kernel has just written so many.
+        let own = unsafe { sleepers::without_wakes(wait.events, taken) };
+        match own < taken && (own as c_long) < wait.least {
+            true => Err((own, started.map_or(Duration::ZERO, |at| at.elapsed()))),
+            false => Ok(own as c_int),
+        }
+    }
+
+    /// Counts, where that is asked for.
+    fn count(&self, what: impl FnOnce(&mut Follower, &Sheet, &KernelRing)) {
+        if let Some(sheet) = counted::sheet() {
+            keeping_errno(|| self.looked_at(|ring| what(&mut locked(&self.follower), sheet, &ring)));
+        }
+    }
+
+    fn kernel_has_none(&self) -> bool {
+        self.looked_at(|ring| ring.is_empty()).unwrap_or(false)
+    }
+
+    /// Looks at the kernel's live ring, if it is there.
+    fn looked_at<T>(&self, look: impl FnOnce(KernelRing) -> T) -> Option<T> {
+        let _looking = locked(&self.looking);
+        self.kernel_ring().map(look)
+    }
+
+    /// The kernel's live ring, if it is there. It stays while the caller has closed the context, or has the lock of those who look.
+    fn kernel_ring(&self) -> Option<KernelRing> {
+        let is_there = self.state.load(Ordering::SeqCst) != GONE;
+        // SAFETY: it goes only when neither is so, and the context is marked as gone.
+        is_there.then(|| unsafe { KernelRing::at(self.address) })?
+    }
+
+    fn try_to_go_over(&self, using: &Using, list: *mut *mut Iocb) {
+        if !self.watch.says_to_go(list) || !self.moves_on(CLOSED) {
+            return;
+        }
+        // Who is counted in was so before it was closed, or waits before the door. So all others sleep, if so many do.
+        let others = using.others();
+        let went = others == self.sleepers.asleep() && self.goes_over(others, list);
+        if !went {
+            self.state.store(OPEN, Ordering::SeqCst);
+        }
+    }
+
+    fn goes_over(&self, sleepers: u32, list: *mut *mut Iocb) -> bool {
+        let _looking = locked(&self.looking);
+        let Some(ring) = self.kernel_ring() else { return false };
+        if !self.is_quiet(&ring, sleepers > 0) {
+            return false;
+        }
+        let wake = |wakes| {
+            let sent = cold::requests_of(list, 1)
+                .next()
+                .map_or(0, |(_, first)| sleepers::wake(self.address, first.fd, wakes));
+            self.submitted.fetch_add(sent, Ordering::Relaxed);
+            sent > 0
+        };
+        if !self.sleepers.all_leave(wake) {
+            self.watch.give_up();
+            return false;
+        }
+        self.begin_ring(&ring)
+    }
+
+    /// Does as `BAIO_LIBAIO` says: `uring` for a ring from the start, `kernel` for none.
+    pub(crate) fn choose(&self, using: &Using) {
+        match std::env::var_os("BAIO_LIBAIO") {
+            Some(asked) if asked == "uring" => {
+                self.watch.wish();
+                self.try_to_go_over(using, std::ptr::null_mut());
+            }
+            Some(asked) if asked == "kernel" => self.watch.give_up(),
+            _ => {}
+        }
+    }
+
+    /// Is nothing in flight, and does nobody take events without a call, if there are any or will be?
+    fn is_quiet(&self, ring: &KernelRing, will_be: bool) -> bool {
+        let nr = u64::from(ring.nr());
+        let (head, tail) = ring.ends();
+        let nothing_in_flight = self.submitted.load(Ordering::Relaxed) % nr == u64::from(tail);
+        let nobody_takes = self.taken.load(Ordering::Relaxed) % nr == u64::from(head);
+        nothing_in_flight && (nobody_takes || head == tail && !will_be)
+    }
+
+    fn begin_ring(&self, ring: &KernelRing) -> bool {
+        if let Some(sheet) = counted::sheet() {
+            locked(&self.follower).follow(sheet, ring, false);
+        }
+        // SAFETY: nothing is in flight and nobody else is inside.
+        match unsafe { OnRing::over(self.address, self.requests) } {
+            Ok(ring) => {
+                let _ = self.ring.set(ring);
+                if let Some(sheet) = counted::sheet() {
+                    sheet.context_goes_over();
+                }
+                explain(self.requests, None);
+                true
+            }
+            Err(why) => {
+                self.watch.give_up();
+                explain(self.requests, Some(&why));
+                false
             }
         }
     }
 
-    /// Is this the end of the ring, whose descriptor the program has closed? Then it sleeps in place of the ring. Results still arrive in
-    /// memory, which needs no descriptor.
-    fn pause_after(&self, errno: Errno) -> bool {
-        let gone = !matches!(errno, Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY);
-        if gone {
-            crate::registry::pause(MOMENT);
+    /// `io_destroy`: waits for what is in flight, and until `is_alone` says that nobody else is in here.
+    pub(crate) fn end(&self, is_alone: impl Fn() -> bool) -> c_int {
+        // Who has it closed is done soon, or has gone over.
+        while self.ring.get().is_none() && !self.moves_on(GONE) {
+            std::thread::yield_now();
         }
-        gone
-    }
-
-    /// `io_destroy`: ends what can be ended and waits for the rest, and until `is_alone` says that nobody else is in here.
-    pub(crate) fn end(&self, is_alone: impl Fn() -> bool) {
-        self.dead.store(true, Ordering::SeqCst);
-        let mut gone_since = None;
-        loop {
-            // Each time: who was in `io_submit` already may let one more in.
-            let mut requests = locked(&self.requests);
-            for poll in requests.cancel_polls(|_| true) {
-                let _ = self.ring.cancel(poll);
-            }
-            drop(requests);
-            let arrivals = locked(&self.arrivals);
-            let after = self.gather(None);
-            let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);
-            drop(arrivals);
-            self.finish(after);
-            if waiters > 0 {
-                let _ = self.ring.wake(gathering.max(1));
-            }
-            if self.in_flight() == 0 && is_alone() {
-                break;
-            }
-            let told = self.ring.wait(1, Some(MOMENT), None);
-            let Err(errno) = told else { continue };
-            // Without the ring's descriptor polls cannot be ended. What the kernel reads and writes ends all the same.
-            if !self.pause_after(errno) {
-                continue;
-            }
-            let patient = gone_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
-            if !(patient && locked(&self.requests).any_transfer()) && is_alone() {
-                break;
-            }
+        // Who looks has seen that it is there.
+        drop(locked(&self.looking));
+        if let Some(ring) = self.ring.get() {
+            ring.end(is_alone);
         }
-        self.helper.go();
-        let _ = self.ring.wake(1);
+        // It takes the memory away too, whosever it is by now.
+        calls::destroy(self.address)
     }
 }
 
-/// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Counts it, where that is asked for.
-fn tell(request: &Request, event: &IoEvent, submitted: Option<u64>) {
-    if let Some(sheet) = counted::sheet() {
-        let at_once = submitted.is_some_and(|submitted| request.started >= submitted);
-        let time = counted::now().saturating_sub(request.started);
-        sheet.ended(counted::operation(&request.call.what), at_once, event.result < 0, time);
+/// Says on standard error what carries a context from here on, if `BAIO_EXPLAIN=1` asks for it.
+pub(crate) fn explain(count: u32, why_not: Option<&SetupError>) {
+    if std::env::var_os("BAIO_EXPLAIN").is_none_or(|asked| asked != "1") {
+        return;
     }
-}
-
-/// How long an event fd is kept that no request names.
-pub(crate) const KEPT: Duration = Duration::from_millis(100);
-/// How long it takes at most until a loop that waits looks again.
-const MOMENT: Duration = Duration::from_millis(10);
-
-/// What the kernel lets in from one processor: it hands places out by fours of the processors' number (`ioctx_alloc`, fs/aio.c).
-fn capacity_of(nr: u32, processors: u32) -> u32 {
-    let batch = ((nr - 1) / processors.saturating_mul(4).max(1)).max(1);
-    (nr - 1) / batch * batch
+    let text = match why_not {
+        None => format!("baio libaio: a context for {count} requests: its reads wait, io_uring\n"),
+        Some(why) => format!("baio libaio: a context for {count} requests: the kernel's own io_* calls; {why}\n"),
+    };
+    // One write, so that nothing of others comes between; `eprintln` may be cancelled halfway.
+    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }

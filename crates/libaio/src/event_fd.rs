@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use baio_engine::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// Unused ones that are kept at most.
 const KEPT_MAX: usize = 8;
@@ -111,8 +112,12 @@ impl Signals {
     /// Adds to each event fd what it is due. Not by `write` of libc, in which a thread can be cancelled.
     pub(crate) fn send(self) {
         for (event_fd, times) in self.0 {
-            // A full counter says EAGAIN, or is waited for, and is readable in any case.
-            let _ = rustix::io::write(event_fd, &times.to_ne_bytes());
+            // A full counter would be waited for. It is readable in any case.
+            let mut room = [PollFd::new(&event_fd, PollFlags::OUT)];
+            let told = rustix::event::poll(&mut room, Some(&Timespec::default()));
+            if told == Ok(1) && room[0].revents().contains(PollFlags::OUT) {
+                let _ = rustix::io::write(&event_fd, &times.to_ne_bytes());
+            }
         }
     }
 }

@@ -7,19 +7,16 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use baio_engine::{Errno, SetupError};
+use baio_engine::Errno;
 
 use crate::abi::{IoEvent, Iocb};
 use crate::calls::{self, keeping_errno};
-use crate::context::{Context, Limit};
+use crate::context::{Context, Side};
 use crate::counted;
+use crate::on_ring::{Limit, OnRing};
 use crate::registry;
-
-/// A ring has room for the results of so many requests; larger contexts are the kernel's, who also says which are too large.
-const RING_REQUESTS_MAX: u32 = 16_384;
 
 fn raw(errno: Errno) -> c_int {
     -errno.raw()
@@ -36,70 +33,27 @@ pub unsafe extern "C" fn io_setup(requests: c_int, context: *mut usize) -> c_int
 }
 
 unsafe fn set_up(requests: c_int, context: *mut usize) -> c_int {
-    if context.is_null() {
-        return raw(Errno::EFAULT);
-    }
-    // SAFETY: the caller's promise.
-    let before = unsafe { context.read() };
-    let count = requests as u32;
-    if before != 0 || count == 0 {
-        return raw(Errno::EINVAL);
-    }
-    match begin(count) {
-        Ok(address) => {
-            // SAFETY: as above.
-            unsafe { context.write(address) };
-            0
+    // SAFETY: the caller's promise; the kernel looks whether the place is there.
+    let told = unsafe { calls::setup(requests as u32, context) };
+    if told == 0 {
+        // SAFETY: the kernel has just written it.
+        let address = unsafe { context.read_unaligned() };
+        registry::begin(address, requests as u32);
+        if let Some(sheet) = counted::sheet() {
+            sheet.context(false);
         }
-        Err(why) => {
-            explain(count, Some(&why));
-            // SAFETY: as above.
-            unsafe { calls::setup(count, context) }
+        if let Some(begun) = registry::enter(address) {
+            begun.choose(&begun);
         }
     }
-}
-
-/// A context of ours.
-fn begin(count: u32) -> Result<usize, SetupError> {
-    static IDS: AtomicU32 = AtomicU32::new(0);
-    let refused =
-        |need: &str| SetupError::new("start a context", format!("{count} requests"), Errno::EAGAIN).need(need);
-    if count > RING_REQUESTS_MAX {
-        return Err(refused("at most 16384 requests"));
-    }
-    // SAFETY: no memory is involved.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    let processors = u32::try_from(processors).unwrap_or(1).max(1);
-    let context = Context::new(count, processors, IDS.fetch_add(1, Ordering::Relaxed))?;
-    registry::insert(&context).map_err(|_| refused("fewer contexts"))?;
-    explain(count, None);
-    Ok(context.address())
-}
-
-/// Counts a context, and says on standard error what carries it, if `BAIO_EXPLAIN=1` asks for it.
-fn explain(count: u32, why_not: Option<&SetupError>) {
-    if let Some(sheet) = counted::sheet() {
-        sheet.context(why_not.is_none());
-    }
-    if std::env::var_os("BAIO_EXPLAIN").is_none_or(|asked| asked != "1") {
-        return;
-    }
-    let text = match why_not {
-        None => format!("baio libaio: a context for {count} requests: io_uring\n"),
-        Some(why) => format!("baio libaio: a context for {count} requests: the kernel's own io_* calls; {why}\n"),
-    };
-    // One write, so that nothing of others comes between; `eprintln` may be cancelled halfway.
-    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+    told
 }
 
 /// io_destroy(2): waits for what is in flight; polls end at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_destroy(context: usize) -> c_int {
     keeping_errno(|| match registry::remove(context) {
-        Some(removed) => {
-            removed.context.end(|| removed.is_alone());
-            0
-        }
+        Some(removed) => removed.context.end(|| removed.is_alone()),
         None => calls::destroy(context),
     })
 }
@@ -110,15 +64,12 @@ pub extern "C" fn io_destroy(context: usize) -> c_int {
 /// `requests` has `count` pointers to requests; these, and what they name, are there and theirs until their events are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn io_submit(context: usize, count: c_long, requests: *mut *mut Iocb) -> c_int {
-    keeping_errno(|| match registry::enter(context) {
+    match registry::enter(context) {
         // SAFETY: the caller's promise.
-        Some(context) => match unsafe { context.submit(count, requests) } {
-            Ok(taken) => taken as c_int,
-            Err(errno) => raw(errno),
-        },
+        Some(entered) => unsafe { entered.submit(&entered, count, requests) },
         // SAFETY: the caller's promise.
         None => unsafe { calls::submit(context, count, requests) },
-    })
+    }
 }
 
 /// io_cancel(2): only polls; `EINPROGRESS` says that the event will come.
@@ -128,7 +79,8 @@ pub unsafe extern "C" fn io_submit(context: usize, count: c_long, requests: *mut
 #[unsafe(export_name = "baio_cancel")]
 pub unsafe extern "C" fn io_cancel(context: usize, request: *mut Iocb, event: *mut IoEvent) -> c_int {
     keeping_errno(|| {
-        let Some(context) = registry::enter(context) else {
+        let entered = registry::enter(context);
+        let Some(Side::Ring(ring)) = entered.as_deref().map(Context::side) else {
             // SAFETY: the caller's promise; the kernel has not written the event since Linux 4.18.
             return unsafe { calls::cancel(context, request, event) };
         };
@@ -138,7 +90,7 @@ pub unsafe extern "C" fn io_cancel(context: usize, request: *mut Iocb, event: *m
         // SAFETY: the caller's promise.
         let key = unsafe { (&raw const (*request).key).read_unaligned() };
         match key {
-            0 => context.cancel(request).map_or_else(raw, |()| 0),
+            0 => ring.cancel(request).map_or_else(raw, |()| 0),
             _ => raw(Errno::EINVAL),
         }
     })
@@ -156,12 +108,18 @@ pub unsafe extern "C" fn io_getevents(
     events: *mut IoEvent,
     limit: *mut libc::timespec,
 ) -> c_int {
-    keeping_errno(|| match registry::enter(context) {
-        // SAFETY: the caller's promise.
-        Some(context) => unsafe { get_events(&context, least, most, events, limit, None) },
-        // SAFETY: the caller's promise.
-        None => unsafe { calls::get_events(context, least, most, events, limit) },
-    })
+    let wait = Wait {
+        least,
+        most,
+        events,
+        limit,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        events_of(context, wait, None, |wait| {
+            calls::get_events(context, wait.least, wait.most, wait.events, wait.limit)
+        })
+    }
 }
 
 /// io_pgetevents(2): with this mask of signals meanwhile.
@@ -177,27 +135,103 @@ pub unsafe extern "C" fn io_pgetevents(
     limit: *mut libc::timespec,
     mask: *mut libc::sigset_t,
 ) -> c_int {
-    keeping_errno(|| {
-        let Some(context) = registry::enter(context) else {
-            // SAFETY: the caller's promise.
-            return unsafe { calls::get_events_masked(context, least, most, events, limit, mask) };
-        };
-        // The kernel's set is the first 64 bits of libc's.
-        // SAFETY: the caller's promise.
-        let mask = (!mask.is_null()).then(|| unsafe { mask.cast::<u64>().read_unaligned() });
-        // SAFETY: the caller's promise.
-        unsafe { get_events(&context, least, most, events, limit, mask) }
-    })
+    // The kernel's set is the first 64 bits of libc's.
+    // SAFETY: the caller's promise.
+    let own = (!mask.is_null()).then(|| unsafe { mask.cast::<u64>().read_unaligned() });
+    let wait = Wait {
+        least,
+        most,
+        events,
+        limit,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        events_of(context, wait, own, |wait| {
+            calls::get_events_masked(context, wait.least, wait.most, wait.events, wait.limit, mask)
+        })
+    }
 }
 
-unsafe fn get_events(
-    context: &Context,
-    least: c_long,
-    most: c_long,
-    events: *mut IoEvent,
-    limit: *mut libc::timespec,
-    mask: Option<u64>,
-) -> c_int {
+/// # Safety
+/// As for [`io_getevents`].
+unsafe fn events_of(context: usize, mut wait: Wait, mask: Option<u64>, by_kernel: impl Fn(&Wait) -> c_int) -> c_int {
+    let Some(entered) = registry::enter(context) else {
+        return by_kernel(&wait);
+    };
+    let mut got = 0;
+    let mut left = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        let told = match entered.side() {
+            // SAFETY: the caller's promise.
+            Side::Ring(ring) => keeping_errno(|| unsafe { get_events(ring, &wait, mask) }),
+            Side::Kernel => {
+                // SAFETY: the caller's promise.
+                match unsafe { entered.events_of_kernel(&entered, &wait, is_never(wait.limit), &by_kernel) } {
+                    Ok(told) => told,
+                    // It goes over: the rest comes from the ring.
+                    Err((more, slept)) => {
+                        got += more as c_int;
+                        // SAFETY: the caller's promise.
+                        unsafe { wait.go_on(more, slept, &mut left) };
+                        continue;
+                    }
+                }
+            }
+        };
+        return if got > 0 { got + told.max(0) } else { told };
+    }
+}
+
+/// What io_getevents(2) is asked for.
+pub(crate) struct Wait {
+    pub(crate) least: c_long,
+    pub(crate) most: c_long,
+    pub(crate) events: *mut IoEvent,
+    pub(crate) limit: *mut libc::timespec,
+}
+
+impl Wait {
+    /// So many events are there, and it has slept so long; what is left of its limit lies in `left`.
+    ///
+    /// # Safety
+    /// The limit may be read; `left` lasts as long as this.
+    unsafe fn go_on(&mut self, more: usize, slept: Duration, left: &mut libc::timespec) {
+        self.least = (self.least - more as c_long).max(0);
+        self.most -= more as c_long;
+        self.events = self.events.wrapping_add(more);
+        if self.limit.is_null() {
+            return;
+        }
+        // SAFETY: the caller's promise.
+        if let Limit::For(time) = limit_of(unsafe { self.limit.read_unaligned() }) {
+            let time = time.saturating_sub(slept);
+            left.tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+            left.tv_nsec = time.subsec_nanos().into();
+            self.limit = left;
+        }
+    }
+}
+
+/// Is this limit that of who will not wait?
+///
+/// # Safety
+/// It may be read, or is null.
+unsafe fn is_never(limit: *mut libc::timespec) -> bool {
+    if limit.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let limit = unsafe { limit.read_unaligned() };
+    limit.tv_sec == 0 && limit.tv_nsec == 0
+}
+
+unsafe fn get_events(context: &OnRing, wait: &Wait, mask: Option<u64>) -> c_int {
+    let Wait {
+        least,
+        most,
+        events,
+        limit,
+    } = *wait;
     let limit = match limit.is_null() {
         true => Limit::Ever,
         // SAFETY: the caller's promise.
@@ -230,7 +264,10 @@ fn counts(least: c_long, most: c_long, events: *mut IoEvent) -> Result<(usize, u
 }
 
 fn limit_of(time: libc::timespec) -> Limit {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    // A moment that is over is for ever to the kernel (`ktime_add_safe`, kernel/time/hrtimer.c).
+    let Ok(seconds) = u64::try_from(time.tv_sec) else {
+        return Limit::Ever;
+    };
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0).min(999_999_999);
     match Duration::new(seconds, nanoseconds) {
         Duration::ZERO => Limit::Never,

@@ -14,10 +14,9 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
-use baio_engine::Errno;
 use rustix::thread::futex;
 
-use crate::context::{Context, KEPT};
+use crate::on_ring::{KEPT, OnRing};
 
 /// How long it watches before it looks: at first, and at most.
 const FIRST: Duration = Duration::from_millis(1);
@@ -47,7 +46,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Requests are in flight. On duty, if they name event fds.
-    pub(crate) fn be_there(&self, context: &Weak<Context>, on_duty: bool) {
+    pub(crate) fn be_there(&self, context: &Weak<OnRing>, on_duty: bool) {
         // SeqCst, here and in `rest`: either it sees the request, which was counted before, or we see that it sleeps.
         let wake_up = self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst);
         let to_duty = on_duty && !self.duty.swap(true, Ordering::SeqCst);
@@ -59,7 +58,7 @@ impl Helper {
     }
 
     /// Makes it, if it is not there.
-    pub(crate) fn exist(&self, context: &Weak<Context>) {
+    pub(crate) fn exist(&self, context: &Weak<OnRing>) {
         if self.state.load(Ordering::Relaxed) == ABSENT {
             self.make(context);
         }
@@ -82,7 +81,7 @@ impl Helper {
         let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
     }
 
-    fn make(&self, context: &Weak<Context>) {
+    fn make(&self, context: &Weak<OnRing>) {
         let mine = self
             .state
             .compare_exchange(ABSENT, THERE, Ordering::SeqCst, Ordering::Relaxed);
@@ -104,7 +103,7 @@ impl Helper {
     }
 }
 
-fn run(context: &Context) {
+fn run(context: &OnRing) {
     let helper = &context.helper;
     let mut interval = FIRST;
     let mut idle_wakes = 0;
@@ -127,11 +126,8 @@ fn run(context: &Context) {
             // Once more: the look may have taken the last word of `end`, which comes after the context is dead.
             if stays && !context.is_dead() {
                 helper.duty.store(true, Ordering::SeqCst);
-                match context.sleep_for_arrivals() {
-                    Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EAGAIN | Errno::EBUSY) => {}
-                    // The program has closed the ring.
-                    Err(_) => return,
-                }
+                // Whatever it says, the next look tells.
+                let _ = context.sleep_for_arrivals();
             }
             continue;
         }

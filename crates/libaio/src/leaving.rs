@@ -8,13 +8,15 @@
 
 use std::time::Instant;
 
-use crate::context::PATIENCE;
+use crate::on_ring::PATIENCE;
 use crate::registry;
 
 extern "C" fn wait_for_all() {
     let until = Instant::now() + PATIENCE;
     for context in registry::all() {
-        context.drain(until);
+        if let Some(ring) = context.on_ring() {
+            ring.drain(until);
+        }
     }
 }
 

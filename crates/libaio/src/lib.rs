@@ -8,13 +8,16 @@
 //! | `exports.rs` | the functions that programs call |
 //! | `abi.rs` | requests, events and the live ring, as libaio.h and the kernel lay them out |
 //! | `registry.rs` | which contexts there are, by the address that the program holds |
-//! | `context.rs`, `context/submitting.rs` | a context: moving results, taking events; submitting |
+//! | `context.rs` | a context: the kernel's own, until its reads wait |
+//! | `cold.rs` | do its reads wait? |
+//! | `sleepers.rs` | threads that sleep while it goes over |
+//! | `on_ring.rs`, `on_ring/submitting.rs` | one that has gone over to a ring: moving results, taking events; submitting |
 //! | `check.rs` | what `io_submit` refuses at once |
 //! | `requests.rs` | the requests in flight |
 //! | `live.rs` | the live ring, which programs read without a call |
 //! | `event_fd.rs`, `descriptor.rs` | event fds of requests; what is asked of a descriptor |
 //! | `helper.rs` | the thread that moves results when nobody calls |
-//! | `calls.rs` | the kernel's own calls, where there is no io_uring |
+//! | `calls.rs` | the kernel's own calls |
 //! | `counted.rs` | what `baio run` is told |
 //! | `leaving.rs` | what happens when the program exits |
 //! | `c/exports.c`, `c/libaio.map` | older forms of three functions; versions of all |
@@ -28,6 +31,7 @@
 mod abi;
 mod calls;
 mod check;
+mod cold;
 mod context;
 mod counted;
 mod descriptor;
@@ -36,8 +40,10 @@ mod exports;
 mod helper;
 mod leaving;
 mod live;
+mod on_ring;
 mod registry;
 mod requests;
+mod sleepers;
 
 pub use abi::{FLAG_EVENT_FD, FLAG_PRIORITY, IoEvent, Iocb, RING_MAGIC, RingHeader, command};
 pub use exports::{

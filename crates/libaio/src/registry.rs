@@ -14,7 +14,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use baio_engine::Errno;
 use baio_memory::Mapping;
 use rustix::mm::Advice;
 
@@ -43,6 +42,14 @@ struct Place {
 pub(crate) struct Using {
     place: &'static Place,
     context: *const Context,
+}
+
+impl Using {
+    /// How many others are in a call on it? Whoever comes later finds what was stored, SeqCst, before we ask.
+    pub(crate) fn others(&self) -> u32 {
+        // SeqCst, as in `enter`.
+        self.place.users.load(Ordering::SeqCst).saturating_sub(1)
+    }
 }
 
 impl std::ops::Deref for Using {
@@ -76,17 +83,25 @@ fn table() -> Option<&'static [Place]> {
     Some(unsafe { std::slice::from_raw_parts(mapping.at(0).cast(), PLACES) })
 }
 
+fn first(address: usize) -> usize {
+    (address >> 12).wrapping_mul(0x9e37_79b1) % PLACES
+}
+
 /// The places that an address may have, the likeliest first.
 fn places(address: usize) -> impl Iterator<Item = &'static Place> {
     let table = table().unwrap_or(&[]);
-    let first = (address >> 12).wrapping_mul(0x9e37_79b1) % PLACES;
-    let (behind, before) = table.split_at(first.min(table.len()));
+    let (behind, before) = table.split_at(first(address).min(table.len()));
     before.iter().chain(behind)
 }
 
 fn find(address: usize) -> Option<&'static Place> {
     if address < LOWEST {
         return None;
+    }
+    let likeliest = table()?.get(first(address))?;
+    // Acquire: as below.
+    if likeliest.address.load(Ordering::Acquire) == address {
+        return Some(likeliest);
     }
     for place in places(address) {
         // Acquire: the context is in its place before its address.
@@ -116,9 +131,11 @@ pub(crate) fn enter(address: usize) -> Option<Using> {
     Some(using)
 }
 
-/// Makes a context known by its address.
-pub(crate) fn insert(context: &Arc<Context>) -> Result<(), Errno> {
-    let address = context.address();
+/// A context that the kernel has just made. One that finds no place stays the kernel's for ever.
+pub(crate) fn begin(address: usize, requests: u32) {
+    // The program has moved the live ring of an earlier one away from here, and goes by its new address.
+    drop(remove(address));
+    let context = Arc::new(Context::new(address, requests));
     for place in places(address) {
         let free = place.address.load(Ordering::SeqCst);
         // Who is counted in for a moment, and finds its address gone, has read nothing yet, but may look once more.
@@ -135,11 +152,10 @@ pub(crate) fn insert(context: &Arc<Context>) -> Result<(), Errno> {
         }
         place
             .context
-            .store(Arc::into_raw(Arc::clone(context)).cast_mut(), Ordering::Release);
+            .store(Arc::into_raw(context).cast_mut(), Ordering::Release);
         place.address.store(address, Ordering::SeqCst);
-        return Ok(());
+        return;
     }
-    Err(Errno::EAGAIN)
 }
 
 /// Takes an address out, for whoever comes first; from here on nobody finds it. The context is the caller's when `alone` says so.

@@ -579,3 +579,14 @@ fn a_wait_ends_when_its_context_is_destroyed() {
         });
     });
 }
+
+/// All of the above where each context of ours is on a ring from the start.
+#[test]
+fn the_same_on_rings() {
+    let told = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--skip", "the_same_on_rings"])
+        .env("BAIO_LIBAIO", "uring")
+        .output()
+        .unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+}

@@ -332,6 +332,11 @@ impl Worker {
                 let _ = rustix::io::read(&world.silent.0, &mut [0; 64]);
             }
             2 => drop(rustix::io::read(&world.event_fd, &mut [0; 8])),
+            // So that reads have to wait, and contexts go over.
+            3 if self.roll(16) == 0 => {
+                rustix::fs::fdatasync(&world.file).unwrap();
+                rustix::fs::fadvise(&world.file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+            }
             _ => {}
         }
         if world.slots[slot].context.load(Ordering::Relaxed) == 0 {
@@ -385,13 +390,15 @@ impl Worker {
             jobs.push(self.job(command::PREAD, self.pipe.0.as_raw_fd()));
         }
         let reads_pipe = jobs.len() > count;
-        let taken = self.submit(context, &jobs);
-        let reads_pipe = reads_pipe && taken == jobs.len();
-        jobs.truncate(taken);
         if reads_pipe {
             // What it reads from the pipe must be all of one thread's number, like everything.
             rustix::io::write(&self.pipe.1, &[self.number as u8 + 1; BYTES]).unwrap();
         }
+        let taken = self.submit(context, &jobs);
+        if reads_pipe && taken < jobs.len() {
+            rustix::io::read(&self.pipe.0, &mut [0; BYTES]).unwrap();
+        }
+        jobs.truncate(taken);
         let mut polls = 0;
         for &job in &jobs {
             // SAFETY: nobody else has this context, and its events have not been taken.
@@ -478,6 +485,22 @@ fn eight_threads_on_files_pipes_and_event_fds() {
 #[test]
 fn polls_that_are_let_in_while_their_context_goes() {
     bounded(|length| hammer(MANY, length));
+}
+
+/// The same where every context is on a ring from the start.
+#[test]
+fn eight_threads_on_rings() {
+    let program = std::env::current_exe().unwrap();
+    for test in [
+        "eight_threads_on_files_pipes_and_event_fds",
+        "polls_that_are_let_in_while_their_context_goes",
+    ] {
+        let told = std::process::Command::new(&program)
+            .args(["--exact", "--nocapture", test])
+            .env("BAIO_LIBAIO", "uring")
+            .status();
+        assert!(told.unwrap().success(), "{test} on rings");
+    }
 }
 
 fn hammer(polls: usize, length: Duration) {

@@ -234,13 +234,10 @@ static void story_loop(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
-/* A program that closes what it has not opened loses the context, and nothing else: no call hangs. Ours alone has a descriptor. */
+/* A program that closes what it has not opened loses nothing. */
 static void story_closed(int fd)
 {
 	io_context_t context = 0, other = 0;
-	struct iocb iocb, *list[] = { &iocb };
-	struct io_event event;
-	struct timespec some = { 0, 1000000 };
 	int at;
 
 	MUST(io_setup(8, &context) == 0);
@@ -248,12 +245,10 @@ static void story_closed(int fd)
 	for (at = 3; at < 64; at++)
 		if (at != fd)
 			close(at);
-	prepare(&iocb, 1, fd, 0);
-	MUST(io_submit(context, 1, list) < 0);
-	MUST(io_getevents(context, 1, 1, &event, &some) <= 0);
-	/* Its number is another ring's now. */
+	round_trip(context, fd);
+	/* Its number may be another ring's now. */
 	MUST(io_setup(8, &other) == 0);
-	MUST(io_submit(context, 1, list) < 0);
+	round_trip(context, fd);
 	round_trip(other, fd);
 	MUST(io_destroy(context) == 0);
 	round_trip(other, fd);

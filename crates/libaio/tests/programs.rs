@@ -27,46 +27,50 @@ fn program(name: &str) -> PathBuf {
     dir.path().join(name)
 }
 
-fn run(program_of: &str, story: &str, library: &Path, file: &Path) -> Output {
+/// Ours as it chooses, and from the start on a ring.
+const CHOOSES: &str = "";
+const RING: &str = "uring";
+
+fn run(program_of: &str, story: &str, library: &Path, carrier: &str, file: &Path) -> Output {
     Command::new(program(program_of))
         .arg(story)
         .arg(file)
         .env("LD_LIBRARY_PATH", library)
+        .env("BAIO_LIBAIO", carrier)
         .env("BAIO_EXPLAIN", "1")
         .output()
         .unwrap()
 }
 
-/// Runs a story on both; what ours said on standard error, and the file that ours has left.
+/// Runs a story on the original and on ours, both ways; what ours said on standard error on the ring, and the file that it has left.
 fn story(name: &str) -> (String, Vec<u8>) {
     story_of("programs", name)
 }
 
 fn story_of(program_of: &str, name: &str) -> (String, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
-    let told = |library: &Path, file: &str| {
+    let told = |library: &Path, carrier: &str, file: &str| {
         let file = dir.path().join(file);
-        let told = run(program_of, name, library, &file);
+        let told = run(program_of, name, library, carrier, &file);
         let said = String::from_utf8_lossy(&told.stderr).into_owned();
         assert!(
             told.status.success(),
-            "{name} with {library:?}: {}\n{said}",
+            "{name} with {library:?} {carrier}: {}\n{said}",
             told.status
         );
         (said, std::fs::read(file).unwrap())
     };
+    let (_, chosen) = told(common::ours(), CHOOSES, "chosen");
+    let (said, ours) = told(common::ours(), RING, "ours");
+    assert!(chosen == ours, "{name}: the files differ");
     match common::original() {
         Some(original) => {
-            let (_, left) = told(original.parent().unwrap(), "theirs");
-            let (said, ours) = told(common::ours(), "ours");
+            let (_, left) = told(original.parent().unwrap(), CHOOSES, "theirs");
             assert!(left == ours, "{name}: the files differ");
-            (said, ours)
         }
-        None => {
-            common::skipped(&format!("programs::{name}: the comparison"), "libaio.so.1");
-            told(common::ours(), "ours")
-        }
+        None => common::skipped(&format!("programs::{name}: the comparison"), "libaio.so.1"),
     }
+    (said, ours)
 }
 
 #[test]
@@ -92,10 +96,8 @@ fn a_descriptor_may_be_closed_in_flight() {
 }
 
 #[test]
-fn closing_what_it_has_not_opened_costs_a_program_the_context_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let told = run("programs", "closed", common::ours(), &dir.path().join("file"));
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+fn closing_what_it_has_not_opened_costs_a_program_nothing() {
+    story("closed");
 }
 
 #[test]
@@ -162,31 +164,75 @@ fn a_bad_descriptor_is_told_at_once_while_somebody_waits() {
     story_of("straits", "bad");
 }
 
-/// A story in which the original blocks in `io_submit`.
-fn story_of_ours(name: &str) {
+#[test]
+fn what_was_done_in_the_call_is_there_when_nobody_waits() {
+    story_of("straits", "soon");
+}
+
+#[test]
+fn a_read_that_finds_nothing_and_may_not_wait_ends() {
+    story_of("straits", "nothing");
+}
+
+#[test]
+fn addresses_that_are_not_there_are_told() {
+    story_of("straits", "addresses");
+}
+
+#[test]
+fn a_full_event_fd_holds_up_nobody() {
+    story_of("straits", "brimful");
+}
+
+/// The file has what each library said.
+#[test]
+fn flags_limits_and_addresses_are_answered_alike() {
+    story_of("straits", "answers");
+}
+
+#[test]
+fn a_live_ring_may_be_moved() {
+    let library = common::original().unwrap_or_else(|| common::ours().join("libaio.so.1"));
     let dir = tempfile::tempdir().unwrap();
-    let told = run("straits", name, common::ours(), &dir.path().join("file"));
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    for library in [library.parent().unwrap(), common::ours()] {
+        let told = run("straits", "moved", library, CHOOSES, &dir.path().join("file"));
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    }
 }
 
 #[test]
-fn a_pipe_that_is_not_read_holds_up_no_other_by_its_number() {
-    story_of_ours("reused");
+fn a_daemons_standard_streams_are_its_own() {
+    story_of("straits", "daemon");
 }
 
 #[test]
-fn what_is_bad_is_told_at_once_behind_one_that_waits() {
-    story_of_ours("behind");
+fn a_context_goes_over_under_threads_that_wait() {
+    story_of("straits", "over");
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("straits", "over", common::ours(), CHOOSES, &dir.path().join("file"));
+    let said = String::from_utf8_lossy(&told.stderr);
+    let can = said.contains("its reads wait, io_uring");
+    if !can {
+        common::skipped(
+            "programs::a_context_goes_over",
+            "a file system whose reads can be tried (RWF_NOWAIT), io_uring",
+        );
+    }
 }
 
+/// Writes through the cache, reads of what is there, syncs and direct I/O: one at a time and many.
 #[test]
-fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
-    story_of_ours("remade");
+fn what_the_kernel_does_well_is_left_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("straits", "well", common::ours(), CHOOSES, &dir.path().join("file"));
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{said}");
+    assert!(!said.contains("io_uring"), "{said}");
 }
 
 #[test]
 fn a_function_of_the_programs_own_is_not_called_from_inside() {
     let dir = tempfile::tempdir().unwrap();
-    let told = run("own", "", common::ours(), &dir.path().join("file"));
+    let told = run("own", "", common::ours(), CHOOSES, &dir.path().join("file"));
     assert!(told.status.success(), "{told:?}");
 }

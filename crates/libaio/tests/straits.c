@@ -1,13 +1,15 @@
 /*
- * Where the kernel's AIO has done a thing by the time `io_submit` returns, and io_uring has not: pipes that are full, numbers that are
- * another file's by then, threads that are gone. Stories as in programs.c.
+ * Where the kernel's AIO has done a thing by the time `io_submit` returns, or refuses it, and a ring might not: pipes, descriptors that are
+ * closed, addresses that are not there. Stories as in programs.c.
  */
 #include "programs.h"
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum { PREAD, PWRITE, FDSYNC = 3, PWRITEV = 8 };
+enum { PREAD, PWRITE, FDSYNC = 3, PREADV = 7, PWRITEV = 8 };
 enum { LARGE = 1 << 20 };
 
 static void begin(io_context_t context, struct iocb *iocb)
@@ -179,87 +181,300 @@ static void story_bad(int fd)
 	_exit(0);
 }
 
-static int full[2], another;
-static struct iocb late;
-
-static void *writes_and_goes(void *context)
-{
-	begin(context, &late);
-	MUST(dup2(another, full[1]) == full[1]);
-	return NULL;
-}
-
-/* A write that outlives its thread never goes into the file that has its number by then. */
-static void story_remade(int fd)
+/* What io_submit has done is there for who asks and does not wait. */
+static void story_soon(int fd)
 {
 	io_context_t context = 0;
-	char block[4096] = { 0 }, precious[] = "precious data...", seen[sizeof(precious)];
+	struct iocb iocb;
 	struct io_event event;
-	struct timespec limit = { 30, 0 };
-	pthread_t thread;
+	struct timespec now = { 0, 0 };
+	int round;
 
-	MUST(pipe(full) == 0 && fcntl(full[1], F_SETFL, O_NONBLOCK) == 0);
-	while (write(full[1], block, sizeof(block)) > 0)
-		;
-	MUST(fcntl(full[1], F_SETFL, 0) == 0 && io_setup(8, &context) == 0);
-	prepare(&late, PWRITE, full[1], 0);
-	late.nbytes = sizeof(precious);
-	another = fd;
-	MUST(pwrite(fd, precious, sizeof(precious), 0) == sizeof(precious));
-	MUST(pthread_create(&thread, NULL, writes_and_goes, context) == 0);
-	MUST(pthread_join(thread, NULL) == 0);
-	/* There is room now, and no thread that could write. */
-	MUST(read(full[0], block, sizeof(block)) > 0);
-	MUST(io_getevents(context, 1, 1, &event, &limit) == 1 && event.res == -ECANCELED);
-	MUST(pread(fd, seen, sizeof(seen), 0) == sizeof(seen) && memcmp(seen, precious, sizeof(seen)) == 0);
-}
-
-/* A read that nobody answers holds up those of its own pipe, and not those of the next that has its number. */
-static void story_reused(int fd)
-{
-	io_context_t context = 0;
-	char letters[3];
-	struct iocb reads[3];
-	struct io_event event;
-	int first[2], second[2], at;
-
-	(void)fd;
-	MUST(io_setup(8, &context) == 0 && pipe(first) == 0 && pipe(second) == 0);
-	for (at = 0; at < 3; at++) {
-		prepare(&reads[at], PREAD, first[0], 0);
-		reads[at].buf = letters + at;
-		reads[at].nbytes = 1;
+	MUST(io_setup(8, &context) == 0);
+	for (round = 0; round < 200; round++) {
+		prepare(&iocb, round % 2 ? PREAD : PWRITE, fd, round / 2 % 64);
+		begin(context, &iocb);
+		MUST(io_getevents(context, 0, 1, &event, round % 3 ? &now : NULL) == 1 && event.res == 4096);
 	}
-	begin(context, &reads[0]);
-	begin(context, &reads[1]);
-	MUST(dup2(second[0], first[0]) == first[0]);
-	begin(context, &reads[2]);
-	MUST(write(second[1], "c", 1) == 1);
-	MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &reads[2] && letters[2] == 'c');
-	MUST(write(first[1], "ab", 2) == 2);
-	for (at = 0; at < 2; at++)
-		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &reads[at] && letters[at] == 'a' + at);
+	MUST(io_destroy(context) == 0);
 }
 
-/* What is bad is told also while another of its number waits. */
-static void story_behind(int fd)
+/* An empty pipe that is open with O_NONBLOCK says EAGAIN; an epoll cannot be read; neither keeps io_destroy. */
+static void story_nothing(int fd)
 {
 	io_context_t context = 0;
-	char letter;
-	struct iocb read, *list[] = { &read }, other = { 0 }, *others[] = { &other };
+	struct iocb iocb, *list[] = { &iocb };
+	struct io_event event;
 	int ends[2];
 
 	(void)fd;
-	MUST(io_setup(8, &context) == 0 && pipe(ends) == 0);
-	prepare(&read, PREAD, ends[0], 0);
-	read.buf = &letter;
-	read.nbytes = 1;
-	MUST(io_submit(context, 1, list) == 1);
-	other = read;
-	MUST(close(ends[0]) == 0);
-	MUST(io_submit(context, 1, others) == -EBADF);
-	other.opcode = PWRITE;
-	MUST(io_submit(context, 1, others) == -EBADF);
+	MUST(io_setup(8, &context) == 0 && pipe2(ends, O_NONBLOCK) == 0);
+	prepare(&iocb, PREAD, ends[0], 0);
+	begin(context, &iocb);
+	MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.res == -EAGAIN);
+	prepare(&iocb, PREAD, epoll_create1(0), 0);
+	MUST(io_submit(context, 1, list) == -EINVAL);
+	begin(context, (prepare(&iocb, PREAD, ends[0], 0), &iocb));
+	MUST(io_destroy(context) == 0);
+}
+
+/* EFAULT: the place of a context, a list, a request, a list of memory. */
+static void story_addresses(int fd)
+{
+	io_context_t context = 0, *constant;
+	struct iocb iocb, *list[] = { &iocb }, *nowhere[] = { (void *)64 };
+	char *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	MUST(gone != MAP_FAILED);
+	MUST(io_setup(8, (io_context_t *)gone) == -EFAULT && io_setup(8, (io_context_t *)8) == -EFAULT);
+	constant = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(constant != MAP_FAILED && io_setup(8, constant) == -EFAULT);
+	MUST(io_setup(8, &context) == 0);
+	MUST(io_submit(context, 1, (struct iocb **)gone) == -EFAULT);
+	MUST(io_submit(context, 1, (struct iocb **)64) == -EFAULT);
+	MUST(io_submit(context, 1, nowhere) == -EFAULT);
+	nowhere[0] = (struct iocb *)gone;
+	MUST(io_submit(context, 1, nowhere) == -EFAULT);
+	prepare(&iocb, PREADV, fd, 0);
+	iocb.buf = gone;
+	iocb.nbytes = 2;
+	MUST(io_submit(context, 1, list) == -EFAULT);
+	iocb.opcode = PWRITEV;
+	MUST(io_submit(context, 1, list) == -EFAULT);
+	MUST(io_destroy(context) == 0);
+}
+
+/* An event fd at its greatest count: nobody waits for room in it. */
+static void story_brimful(int fd)
+{
+	io_context_t context = 0;
+	unsigned long long most = -2ULL;
+	int blocking;
+
+	MUST(io_setup(8, &context) == 0);
+	for (blocking = 0; blocking < 2; blocking++) {
+		int bell = eventfd(0, blocking ? 0 : EFD_NONBLOCK);
+		struct pollfd rings = { .fd = bell, .events = POLLIN };
+		struct io_event event;
+		struct iocb iocb;
+
+		MUST(write(bell, &most, 8) == 8);
+		prepare(&iocb, PWRITE, fd, 0);
+		iocb.flags = 1;
+		iocb.resfd = bell;
+		begin(context, &iocb);
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.res == 4096);
+		MUST(poll(&rings, 1, 0) == 1);
+		MUST(close(bell) == 0);
+	}
+	MUST(io_destroy(context) == 0);
+}
+
+static void write_down(int fd, const char *what, long told)
+{
+	char line[100];
+	int length = snprintf(line, sizeof(line), "%s %ld\n", what, told);
+
+	MUST(write(fd, line, length) == length);
+}
+
+/* A request by itself: what io_submit says, and the event. */
+static void answer(io_context_t context, int fd, const char *what, struct iocb *iocb)
+{
+	struct io_event event = { 0 };
+	struct iocb *list[] = { iocb };
+	long told = io_submit(context, 1, list);
+
+	write_down(fd, what, told);
+	if (told == 1) {
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1);
+		write_down(fd, "event", event.res);
+	}
+}
+
+static void story_answers(int fd)
+{
+	io_context_t context = 0;
+	char name[] = "/tmp/baio-answers.XXXXXX";
+	int other = mkstemp(name), flags[] = { 2, 4, 8, 16, 32, 48, 1 << 30 };
+	struct iocb iocb;
+	unsigned at;
+
+	MUST(other >= 0 && unlink(name) == 0 && io_setup(8, &context) == 0);
+	for (at = 0; at < sizeof(flags) / sizeof(flags[0]); at++) {
+		prepare(&iocb, PWRITE, other, 0);
+		iocb.rw_flags = flags[at];
+		answer(context, fd, "write with flags", &iocb);
+		iocb.opcode = PREAD;
+		answer(context, fd, "read with flags", &iocb);
+	}
+	prepare(&iocb, PREAD, other, 0);
+	iocb.buf = (void *)0xffff800000000000;
+	answer(context, fd, "read to an address of the kernel's", &iocb);
+	iocb.opcode = PWRITE;
+	answer(context, fd, "write from one", &iocb);
+	iocb.buf = NULL;
+	answer(context, fd, "write from nowhere", &iocb);
+	prepare(&iocb, PREAD, open("/tmp", O_RDONLY | O_DIRECTORY), 0);
+	answer(context, fd, "read of a directory", &iocb);
+	prepare(&iocb, PREAD, open("/dev/null", O_RDWR), 0);
+	answer(context, fd, "read of nothing", &iocb);
+	iocb.nbytes = 0;
+	iocb.buf = NULL;
+	for (at = 2; at < 7; at++) {
+		iocb.opcode = at;
+		answer(context, fd, "an operation on it", &iocb);
+	}
+	MUST(io_destroy(context) == 0);
+}
+
+/* mremap(2) of the live ring: the context goes by its new address. */
+static void story_moved(int fd)
+{
+	io_context_t context = 0;
+	struct { unsigned id, nr, head, tail; } *ring;
+	size_t size;
+	char *place;
+	struct iocb iocb;
+	struct io_event event;
+
+	MUST(io_setup(8, &context) == 0);
+	ring = context;
+	size = (32 + ring->nr * 32UL + 4095) & ~4095UL;
+	place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(place != MAP_FAILED && mremap(context, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+	prepare(&iocb, PWRITE, fd, 0);
+	begin((io_context_t)place, &iocb);
+	MUST(io_getevents((io_context_t)place, 1, 1, &event, NULL) == 1 && event.res == 4096);
+	MUST(io_destroy((io_context_t)place) == 0);
+}
+
+/* A daemon closes its standard streams, makes a context, and puts something else in their place. */
+static void story_daemon(int fd)
+{
+	io_context_t context = 0;
+	struct iocb iocb;
+	struct io_event event;
+	int own = fcntl(fd, F_DUPFD, 10), at;
+
+	MUST(own >= 10);
+	for (at = 0; at < 3; at++)
+		close(at);
+	if (io_setup(8, &context) != 0)
+		_exit(2);
+	for (at = 0; at < 2; at++) {
+		prepare(&iocb, at ? PREAD : PWRITE, own, 0);
+		iocb.flags = 1;
+		iocb.resfd = eventfd(0, 0);
+		begin(context, &iocb);
+		if (io_getevents(context, 1, 1, &event, NULL) != 1 || event.res != 4096)
+			_exit(3);
+		close(iocb.resfd);
+	}
+	int null = open("/dev/null", O_RDWR);
+	for (at = 0; at < 3; at++)
+		if (dup2(null, at) != at)
+			_exit(4);
+	for (at = 0; at < 100; at++) {
+		prepare(&iocb, at % 2 ? PREAD : PWRITE, own, at / 2);
+		struct iocb *list[] = { &iocb };
+		if (io_submit(context, 1, list) != 1)
+			_exit(5);
+		if (io_getevents(context, 1, 1, &event, NULL) != 1 || event.res != 4096)
+			_exit(6);
+	}
+	_exit(io_destroy(context) == 0 ? 0 : 7);
+}
+
+/* Nothing of this waits in the original. */
+static void story_well(int fd)
+{
+	static const int operations[] = { PWRITE, PREAD, FDSYNC };
+	io_context_t context = 0;
+	struct iocb iocbs[16], *list[16];
+	struct io_event events[16];
+	char path[64];
+	int round, at, direct;
+	void *place;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	direct = open(path, O_RDWR | O_DIRECT);
+	MUST(posix_memalign(&place, 4096, 16 * 4096) == 0 && io_setup(16, &context) == 0);
+	for (round = 0; round < 300; round++) {
+		int many = round % 2 ? 16 : 1, operation = operations[round / 2 % 3];
+
+		for (at = 0; at < many; at++) {
+			list[at] = &iocbs[at];
+			prepare(list[at], operation, fd, at);
+			if (operation == FDSYNC)
+				list[at]->buf = NULL, list[at]->nbytes = 0, list[at]->offset = 0;
+			else if (direct >= 0 && round / 6 % 2)
+				list[at]->fd = direct, list[at]->buf = (char *)place + at * 4096;
+		}
+		MUST(io_submit(context, many, list) == many);
+		MUST(io_getevents(context, many, many, events, NULL) == many);
+		for (at = 0; at < many; at++)
+			MUST(events[at].res == (operation == FDSYNC ? 0 : 4096));
+		if (operation == PWRITE && direct >= 0 && round / 6 % 2)
+			/* So that the next reads find it. */
+			MUST(pread(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
+	}
+	MUST(io_destroy(context) == 0);
+}
+
+enum { BLOCKS = 512 };
+
+static io_context_t shared;
+static int taken;
+
+static void *takes(void *own)
+{
+	struct io_event events[8];
+	struct timespec some = { 30, 0 };
+	long told, at, least = (long)own;
+
+	while (__atomic_load_n(&taken, __ATOMIC_SEQ_CST) < BLOCKS) {
+		told = io_getevents(shared, least, 8, events, &some);
+		MUST(told >= 0 && told <= 8);
+		for (at = 0; at < told; at++) {
+			MUST(events[at].res == 4096 && *(int *)events[at].obj->buf == (int)(long)events[at].data);
+			free(events[at].obj->buf);
+			free(events[at].obj);
+			__atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST);
+		}
+	}
+	return NULL;
+}
+
+/* Reads of what is not in the cache, while two threads wait for their events: the context goes over under them. */
+static void story_over(int fd)
+{
+	pthread_t threads[2];
+	long at;
+
+	for (at = 0; at < BLOCKS; at++) {
+		*(int *)bytes = at;
+		MUST(pwrite(fd, bytes, 4096, at * 4096) == 4096);
+	}
+	MUST(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) == 0);
+	MUST(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	MUST(io_setup(64, &shared) == 0);
+	for (at = 0; at < 2; at++)
+		MUST(pthread_create(&threads[at], NULL, takes, (void *)1L) == 0);
+	for (at = 0; at < BLOCKS; at++) {
+		struct iocb *iocb = malloc(sizeof(*iocb));
+		long told;
+
+		prepare(iocb, PREAD, fd, at);
+		iocb->buf = malloc(4096);
+		iocb->data = (void *)at;
+		while ((told = io_submit(shared, 1, &iocb)) == -EAGAIN)
+			usleep(100);
+		MUST(told == 1);
+	}
+	/* Who waits for one more than there are is let go by the last. */
+	while (__atomic_load_n(&taken, __ATOMIC_SEQ_CST) < BLOCKS)
+		usleep(1000);
 	_exit(0);
 }
 
@@ -267,8 +482,9 @@ int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "pipe", story_pipe }, { "socket", story_socket }, { "synced", story_synced }, { "gathering", story_gathering },
-		{ "bad", story_bad }, { "remade", story_remade }, { "reused", story_reused },
-		{ "behind", story_behind },
+		{ "bad", story_bad }, { "soon", story_soon }, { "nothing", story_nothing }, { "addresses", story_addresses },
+		{ "brimful", story_brimful }, { "answers", story_answers }, { "moved", story_moved }, { "daemon", story_daemon },
+		{ "over", story_over }, { "well", story_well },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

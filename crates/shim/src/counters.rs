@@ -140,6 +140,7 @@ fn map(name: &OsStr) -> Option<&'static Table> {
 
 /// Where this process counts for the library, if it does.
 #[must_use]
+#[inline]
 pub fn sheet(library: Library) -> Option<&'static Sheet> {
     let table = MAPPED.load(Ordering::Acquire);
     // SAFETY: it is a mapping that stays for ever.
@@ -159,6 +160,12 @@ impl Sheet {
     /// A context, or what stands for one, was made; on io_uring or not.
     pub fn context(&self, on_io_uring: bool) {
         add(if on_io_uring { &self.contexts } else { &self.refused });
+    }
+
+    /// One that had been without io_uring has gone over to it.
+    pub fn context_goes_over(&self) {
+        self.refused.fetch_sub(1, Ordering::Relaxed);
+        add(&self.contexts);
     }
 
     /// A request has ended, before the submitting call returned or later, so many nanoseconds after it was submitted.

@@ -117,12 +117,13 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
 
 fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], counts: Option<File>) -> io::Result<()> {
     let used = libraries.iter().map(|(library, _)| match library {
-        DropIn::Libaio => ("libaio", &read[0]),
-        DropIn::PosixAio => ("posix_aio", &read[1]),
+        DropIn::Libaio => (DropIn::Libaio, "libaio", &read[0]),
+        DropIn::PosixAio => (DropIn::PosixAio, "posix_aio", &read[1]),
     });
     match counts {
         Some(mut file) => {
-            let mut object: Map<String, Value> = used.map(|(key, counts)| (key.to_owned(), as_json(counts))).collect();
+            let mut object: Map<String, Value> =
+                used.map(|(_, key, counts)| (key.to_owned(), as_json(counts))).collect();
             object.insert("schema_version".to_owned(), 1.into());
             let text = format!("{}\n", Value::Object(object));
             file.write_all(text.as_bytes())?;
@@ -132,8 +133,8 @@ fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], counts: Option<File
         }
         None => {
             let mut text = Vec::new();
-            for (key, counts) in used {
-                write_text(&mut text, key, counts)?;
+            for (library, key, counts) in used {
+                write_text(&mut text, library, key, counts)?;
             }
             io::stderr().write_all(&text)
         }
@@ -157,7 +158,7 @@ fn as_json(counts: &Counts) -> Value {
     })
 }
 
-fn write_text(out: &mut dyn Write, key: &str, counts: &Counts) -> io::Result<()> {
+fn write_text(out: &mut dyn Write, library: DropIn, key: &str, counts: &Counts) -> io::Result<()> {
     let name = key.replace('_', " ");
     if counts.loaded == 0 {
         return writeln!(
@@ -165,10 +166,21 @@ fn write_text(out: &mut dyn Write, key: &str, counts: &Counts) -> io::Result<()>
             "baio: run: {name}: no process has loaded it: the program is linked statically, goes other ways or has other rights"
         );
     }
+    let carried = match library {
+        DropIn::Libaio => format!(
+            "contexts: {}, of which {} went over to io_uring",
+            counts.contexts + counts.refused,
+            counts.contexts
+        ),
+        DropIn::PosixAio => format!(
+            "processes that used it: {} on io_uring, {} on the C library's threads",
+            counts.contexts, counts.refused
+        ),
+    };
     writeln!(
         out,
-        "baio: run: {name}: processes that have loaded it: {}; {} contexts on io_uring, {} without",
-        counts.loaded, counts.contexts, counts.refused
+        "baio: run: {name}: processes that have loaded it: {}; {carried}",
+        counts.loaded
     )?;
     let mut table = Table::with_headings(&[
         ("  OPERATION", Align::Left),

@@ -1,51 +1,25 @@
 //! What is known to differ between the original and ours. Nowhere else does the test make the two the same. Each difference is a line of
 //! docs/drop-ins.md, "Known differences".
 
-use baio_libaio::command;
-
 use crate::common::{Context, Library};
 
 /// How the lines begin.
-pub(crate) const LINES: [&str; 7] = [
-    "**A direct request that is misaligned**",
-    "**A directory or a special file that has no asynchronous form**",
-    "**A blocking read of a pipe, a terminal or a socket**",
+pub(crate) const LINES: [&str; 5] = [
+    "**A flag or a priority**",
     "**A poll**",
     "**A context that is none.**",
     "**EINTR.**",
     "**An event fd**",
 ];
 
-/// The other files that programs use, by their place in `World::others`. 0 is only a path.
-pub(crate) const NULL: usize = 1;
-pub(crate) const ZERO: usize = 2;
+/// The other files that programs use, by their place in `World::others`. 0 is only a path, 1 and 2 are /dev/null and /dev/zero, 6 is a directory.
 pub(crate) const PIPE: usize = 3;
 pub(crate) const PIPE_END: usize = 4;
 pub(crate) const SOCKET: usize = 5;
-pub(crate) const DIRECTORY: usize = 6;
 
-/// "A direct request that is misaligned", of flags and priorities: those that each file knows and each thread may have.
+/// "A flag or a priority": those that each file knows and each thread may have.
 pub(crate) const RW_FLAGS: [i32; 5] = [libc::RWF_DSYNC, libc::RWF_SYNC, 1, 1 << 30, 0x30];
 pub(crate) const PRIORITIES: [i16; 5] = [0, 3, 2 << 13 | 4, 3 << 13, (7_u16 << 13) as i16];
-
-/// "A directory or a special file": is it one whose refusal ours tells by the event?
-pub(crate) fn is_told_by_its_event(other: usize, opcode: u16) -> bool {
-    match other {
-        NULL | ZERO => matches!(opcode, command::FSYNC | command::FDSYNC | command::POLL),
-        DIRECTORY => matches!(opcode, command::PREAD | command::PREADV),
-        _ => false,
-    }
-}
-
-/// "A blocking read of a pipe": ours waits where the original's event says `EAGAIN`, if the pipe has nothing.
-pub(crate) fn waits(other: usize, opcode: u16) -> bool {
-    other == PIPE && matches!(opcode, command::PREAD | command::PREADV)
-}
-
-/// "A directory or a special file": may a read of more than a page end after one?
-pub(crate) fn may_be_short(other: usize, opcode: u16) -> bool {
-    other == ZERO && matches!(opcode, command::PREAD | command::PREADV)
-}
 
 /// "A poll": of what an event says, what was asked for and what always is.
 pub(crate) fn poll(result: i64, asked: i16) -> i64 {

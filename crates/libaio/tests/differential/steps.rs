@@ -125,11 +125,6 @@ pub(crate) fn alone(library: &Library, world: &mut World, dice: &mut Dice, conte
     ]);
     let fd = world.others[other].as_raw_fd();
     let len = dice.of(&[0, 1, 512, BLOCK]);
-    let len = if known::may_be_short(other, opcode) {
-        len.min(512)
-    } else {
-        len
-    };
     world.bytes.0[0].fill(7);
     let bytes = world.bytes.0[0].as_mut_ptr();
     let half = |at: usize| libc::iovec {
@@ -153,7 +148,7 @@ pub(crate) fn alone(library: &Library, world: &mut World, dice: &mut Dice, conte
             return;
         }
     }
-    if known::waits(other, opcode) {
+    if other == known::PIPE && dice.roll(2) == 0 {
         rustix::io::write(&world.others[known::PIPE_END], b"abc").unwrap();
     }
     let told = library.submit_one(context, &mut one);
@@ -164,11 +159,9 @@ pub(crate) fn alone(library: &Library, world: &mut World, dice: &mut Dice, conte
     let mut drained = [0; BLOCK];
     let left = rustix::io::read(&world.others[known::PIPE], &mut drained);
     let sum = world.bytes.0[0].iter().fold(0, crate::hash);
-    let refused = result < 0 || other == known::DIRECTORY;
-    let (told, result) = match refused && known::is_told_by_its_event(other, opcode) {
-        true => (0, -1),
-        false if opcode == command::POLL => (told, known::poll(result, asked)),
-        false => (told, result),
+    let result = match opcode {
+        command::POLL => known::poll(result, asked),
+        _ => result,
     };
     writeln!(
         seen,

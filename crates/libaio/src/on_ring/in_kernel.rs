@@ -1,0 +1,144 @@
+//! What the kernel does in the call, handed to the context of its own that lies under ours: its events are moved into our live ring.
+//!
+//! A request may name an event fd, which the kernel would signal before the event is where the program looks. So it is taken out of the
+//! request while the kernel copies it, and signalled here.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use baio_engine::Errno;
+use baio_shim::counters::Operation;
+
+use super::{After, OnRing, locked};
+use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
+use crate::{calls, counted};
+
+/// Events that are moved at a time.
+const EVENTS: usize = 16;
+
+/// A request that the kernel carries.
+pub(super) struct Carried {
+    pub(super) object: *mut Iocb,
+    pub(super) operation: Operation,
+    pub(super) event_fd: Option<Arc<OwnedFd>>,
+    pub(super) started: u64,
+    /// It had not ended when `io_submit` returned: a kind of file of which nobody has thought.
+    pub(super) stray: bool,
+}
+
+// SAFETY: the pointer is compared, and used by the thread that submits.
+unsafe impl Send for Carried {}
+
+/// Takes what is there.
+fn take_events(address: usize, events: &mut [IoEvent; EVENTS]) -> usize {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for so many.
+    let told = unsafe { calls::get_events(address, 0, EVENTS as i64, events.as_mut_ptr(), &raw mut now) };
+    usize::try_from(told).unwrap_or(0).min(EVENTS)
+}
+
+pub(super) fn drop_events(address: usize) {
+    while take_events(address, &mut [IoEvent::default(); EVENTS]) > 0 {}
+}
+
+impl OnRing {
+    /// Has the kernel do a row of requests, which lie one behind the other in the program's list; says how many it took.
+    ///
+    /// # Safety
+    /// As for [`OnRing::submit`]; all of them are counted in.
+    pub(super) unsafe fn in_call(
+        &self,
+        list: *const *mut Iocb,
+        row: Vec<Carried>,
+        started: u64,
+    ) -> Result<usize, Errno> {
+        let count = row.len();
+        let objects: Vec<(*mut Iocb, bool)> = row.iter().map(|it| (it.object, it.event_fd.is_some())).collect();
+        locked(&self.carried).extend(row);
+        for &(object, _) in objects.iter().filter(|(_, signals)| *signals) {
+            // SAFETY: the caller's promise: a request is the library's from `io_submit` on.
+            unsafe { (*object).flags &= !FLAG_EVENT_FD };
+        }
+        // SAFETY: the caller's promise.
+        let told = unsafe { calls::submit(self.address, count as i64, list.cast_mut()) };
+        // Before events are handed out: then they are the program's again.
+        for &(object, _) in objects.iter().filter(|(_, signals)| *signals) {
+            // SAFETY: as above.
+            unsafe { (*object).flags |= FLAG_EVENT_FD };
+        }
+        let taken = usize::try_from(told).unwrap_or(0).min(count);
+        for &(object, _) in &objects[taken..] {
+            if let Some(refused) = self.carries(object) {
+                self.count_out(refused.event_fd.is_some());
+            }
+        }
+        if taken > 0 {
+            self.move_events_of(&objects[..taken], started);
+        }
+        if taken == 0 {
+            Err(Errno::from_raw(-told))
+        } else {
+            Ok(taken)
+        }
+    }
+
+    /// Takes the request at this address out of those that the kernel carries.
+    fn carries(&self, object: *mut Iocb) -> Option<Carried> {
+        let mut carried = locked(&self.carried);
+        let at = carried.iter().position(|it| std::ptr::eq(it.object, object))?;
+        Some(carried.swap_remove(at))
+    }
+
+    fn move_events_of(&self, objects: &[(*mut Iocb, bool)], started: u64) {
+        let mut after = After::default();
+        let arrivals = locked(&self.arrivals);
+        self.move_events(Some(started), &mut after);
+        let mut strays = 0;
+        for it in locked(&self.carried).iter_mut() {
+            it.stray |= objects.iter().any(|(object, _)| std::ptr::eq(*object, it.object));
+            strays += usize::from(it.stray);
+        }
+        let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);
+        drop(arrivals);
+        self.finish(after);
+        if waiters > 0 {
+            // They take what is there, or look for strays from time to time.
+            let _ = self.ring.wake(gathering.max(1));
+        }
+        if strays > 0 {
+            self.helper.be_there(&self.me, true);
+        } else if objects.iter().any(|(_, signals)| *signals) {
+            self.keep_watch(true);
+        }
+    }
+
+    /// Moves what the kernel has ended into the live ring; the lock of arrivals is the caller's.
+    pub(super) fn move_events(&self, submitted: Option<u64>, after: &mut After) {
+        loop {
+            let mut events = [IoEvent::default(); EVENTS];
+            let count = take_events(self.address, &mut events);
+            for event in &events[..count] {
+                let Some(carried) = self.carries(std::ptr::with_exposed_provenance_mut(event.object as usize)) else {
+                    continue;
+                };
+                counted::tell(carried.operation, carried.started, event, submitted);
+                after.moved += 1;
+                self.live.publish(*event);
+                self.count_out(carried.event_fd.is_some());
+                if let Some(event_fd) = carried.event_fd {
+                    after.signals.add(event_fd);
+                }
+            }
+            if count < EVENTS {
+                return;
+            }
+        }
+    }
+
+    /// Is the kernel at work on what was to end in the call?
+    pub(super) fn any_stray(&self) -> bool {
+        locked(&self.carried).iter().any(|it| it.stray)
+    }
+}
