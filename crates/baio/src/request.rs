@@ -287,7 +287,10 @@ impl<L: Link, B: IoBuf> Request<L, B> {
                 Poll::Ready(result)
             }
             // The link was closed under the future.
-            Poll::Ready(None) => Poll::Ready(self.lost(&started, Fault::Stale)),
+            Poll::Ready(None) => {
+                let fault = link.refusal().unwrap_or(Fault::Stale);
+                Poll::Ready(self.lost(&started, fault))
+            }
             Poll::Pending if link.is_driven() => {
                 self.stage = Stage::Started(started);
                 Poll::Pending

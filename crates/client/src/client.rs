@@ -18,10 +18,11 @@
 //! Wakers are woken, and dropped, with the lock free and without the role; so a waker may do anything, even wait for a request.
 //! It must not wait for somebody who is woken as it is itself: that one may be next in line.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use baio_process::fork::Life;
 use baio_ring::exchange::Parcel;
 use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
 use baio_words::{Errno, Handle, IoError, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time};
@@ -41,7 +42,11 @@ pub(crate) const BATCH: usize = 64;
 
 /// The client's half of a connection, for all threads of a process.
 pub struct Client<K: Carrier> {
+    /// The process that it is a client in. A forked child has a copy without any of its threads.
+    life: Life,
     state: Mutex<State<K>>,
+    /// What a forked child has in the place of its parent's state, whose lock a thread that is not there may hold.
+    childs: OnceLock<Mutex<State<K>>>,
     pub(crate) shared: Arc<Between<K>>,
     pub(crate) carrier: K,
     core: u32,
@@ -58,7 +63,9 @@ impl<K: Carrier> Client<K> {
     #[must_use]
     pub fn new(carrier: K, shared: Arc<Between<K>>, core: u32, name: String) -> Client<K> {
         Client {
+            life: Life::now(),
             state: Mutex::new(State::new(&shared)),
+            childs: OnceLock::new(),
             shared,
             carrier,
             core,
@@ -80,7 +87,18 @@ impl<K: Carrier> Client<K> {
 
     /// No foreign code runs under the lock, so nobody can have panicked in the middle of a change.
     pub(crate) fn lock(&self) -> Guard<'_, K> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = match self.is_forked() {
+            false => &self.state,
+            true => self.childs.get_or_init(|| Mutex::new(State::of_a_child(&self.shared))),
+        };
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is this a forked child of the process whose client it is? It takes nothing then ([`Client::refusal`]), and touches nothing that is
+    /// its parent's.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.life.is_over()
     }
 
     // Sending.
@@ -579,6 +597,9 @@ impl<K: Carrier> Client<K> {
 
     /// Tells the service to end, without waiting for it.
     pub fn stop(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.shared.stop();
         self.carrier.ring();
     }

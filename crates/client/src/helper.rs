@@ -12,10 +12,14 @@ use crate::table::HELPER;
 impl<K: Carrier> Client<K> {
     /// Does anybody reap for a future that this thread polls? Starts the helper if nobody else would.
     pub fn is_driven(self: &Arc<Self>) -> bool {
-        reaper_of(self) != HELPER || self.has_helper.load(Ordering::Acquire) || self.start_helper()
+        !self.is_forked()
+            && (reaper_of(self) != HELPER || self.has_helper.load(Ordering::Acquire) || self.start_helper())
     }
 
     pub(crate) fn start_helper(self: &Arc<Self>) -> bool {
+        if self.is_forked() {
+            return false;
+        }
         let mut state = self.lock();
         if !self.has_helper.load(Ordering::Acquire) && start(self) {
             state.helper.started = true;

@@ -19,8 +19,12 @@ impl<K: Carrier> State<K> {
     /// Takes what the service has posted; if it has ended, ends everything. `name` is the service's, for messages.
     pub(crate) fn drain(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
         if self.is_down {
-            // Nothing is heard before another is there. Who has closed does not wait for that.
-            if self.table.closed.is_some() {
+            // Nothing is heard before another is there. Who has closed does not wait for that; a forked child hears nothing ever.
+            if self
+                .table
+                .closed
+                .is_some_and(|fault| fault != RequestFault::Io(IoError::Forked))
+            {
                 self.end_all(shared, carrier, name);
             }
             return;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
-use baio_words::Handle;
 use baio_words::entry::HandleWords;
+use baio_words::{Handle, IoError, RequestFault};
 
 use crate::carrier::{Between, Carrier};
 use crate::parker::Parker;
@@ -55,6 +55,14 @@ impl<K: Carrier> State<K> {
             is_down: false,
             litter: Vec::new(),
         }
+    }
+
+    /// What a forked child has: nothing is under way, nothing is taken, and no ring is looked at.
+    pub(crate) fn of_a_child(shared: &Arc<Between<K>>) -> State<K> {
+        let mut state = State::new(shared);
+        state.table.closed = Some(RequestFault::Io(IoError::Forked));
+        state.is_down = true;
+        state
     }
 
     /// Is there anything to be done with the lock free?

@@ -5,6 +5,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`descriptor`] | the one way to make a descriptor that stays: above standard error, closed by exec |
+//! | [`fork`] | is this still the process in which something was made? |
 //! | [`thread`] | the one way to start a thread: no signal reaches it, it has a name, it is counted |
 //! | [`signals`] | signals kept from a thread, or from a whole program of ours |
 //!
@@ -13,5 +14,6 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod descriptor;
+pub mod fork;
 pub mod signals;
 pub mod thread;

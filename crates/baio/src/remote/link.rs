@@ -11,14 +11,21 @@ use baio_engine::{Buffer, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
-use baio_words::RequestFault;
+use baio_words::{IoError, RequestFault};
 
 use super::Remote;
-use super::carried::outcome;
+use super::carried::{Client, outcome};
 use super::logs::Asked;
 use crate::link::{Link, NotAsked};
 use crate::request::bounce;
 use crate::trace;
+
+/// Why nothing can be had of it, where it is the parent's of this process.
+fn forked(client: &Client) -> Option<Fault> {
+    client
+        .is_forked()
+        .then_some(Fault::from(RequestFault::Io(IoError::Forked)))
+}
 
 impl Link for Remote {
     fn buffer(&self, len: usize) -> Result<Buffer> {
@@ -125,6 +132,9 @@ impl Link for Remote {
 
     fn close(self) -> Result<()> {
         let client = self.client_to_wait()?;
+        if let Some(fault) = forked(client) {
+            return Err(Error::new("close", client.name(), fault));
+        }
         if self.is_far() {
             let left = self.leave_broker(client);
             trace::link_closed(|| client.name().to_owned(), left.as_ref().map(drop));
@@ -178,6 +188,9 @@ impl Link for Remote {
 
     fn ask(&self, command: Box<Command>) -> std::result::Result<Asked, NotAsked> {
         let client = self.client();
+        if let Some(fault) = forked(client) {
+            return Err(NotAsked::Refused(fault));
+        }
         if self.is_far() {
             if let Some(asked) = self.0.logs.ask(client, &command) {
                 return asked.map(Asked::Log);
@@ -193,13 +206,19 @@ impl Link for Remote {
     fn poll_answer(&self, question: &Asked, waker: &Waker) -> Poll<Result<Reply>> {
         let question = match question {
             Asked::Service(ticket) => ticket,
-            Asked::Log(asked) => return asked.poll(waker),
+            Asked::Log(asked) => match forked(self.client()) {
+                Some(fault) => return Poll::Ready(Err(Error::new("ask the service of", self.client().name(), fault))),
+                None => return asked.poll(waker),
+            },
         };
         let polled = self.client().poll(*question, waker);
         self.expect_helper(&polled);
         polled.map(|ended| match ended {
             Some(Ended::Command(answer)) => answer.map_err(Error::from).and_then(|answer| answer),
-            _ => Err(Error::new("ask the service of", self.client().name(), Fault::Stale)),
+            _ => {
+                let fault = forked(self.client()).unwrap_or(Fault::Stale);
+                Err(Error::new("ask the service of", self.client().name(), fault))
+            }
         })
     }
 

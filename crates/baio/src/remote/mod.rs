@@ -114,6 +114,9 @@ impl Owner {
     }
 
     fn join(&self) {
+        if self.client.is_forked() {
+            return;
+        }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The last link may go inside of `with_pool`: its thread then ends by itself.
         if let Some(thread) = thread.filter(|_| !self.is_inside()) {
@@ -126,6 +129,12 @@ impl Drop for Owner {
     /// Without [`Remote::close`] the volume stays marked as in use, and the next open heals it. What is under way ends
     /// first, and the volume's lock is given back.
     fn drop(&mut self) {
+        if self.client.is_forked() {
+            // The thread, the session and what waits for them are the parent's.
+            let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(thread.take());
+            return self.logs.disown();
+        }
         let _rest = Rest(self);
         self.logs.end(Ends::AtOnce); // As after a crash: the next opening recovers them.
         self.client.refuse(); // Wakes whoever waits for a place: foreign code, which may panic.

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
-use baio_engine::Doorbell;
+use baio_engine::{Arena, Doorbell};
+use baio_process::fork::Life;
 
 use super::Lsn;
 use super::error::LogError;
-use super::front::{Front, Life};
+use super::front::{self, Front};
 use super::read::Batches;
 use super::recent::Recent;
 use super::retain::Retained;
@@ -52,7 +53,11 @@ pub(super) struct Shared {
     durable: AtomicU64,
     /// First LSN of this epoch: some below may be lost, which the front knows.
     epoch_first: AtomicU64,
+    /// A forked child has a copy that nobody drives, and whose lock a thread that is not there may hold: it has a front of its own.
+    born: Life,
+    arena: Arc<Arena>,
     front: Mutex<Front>,
+    childs: OnceLock<Mutex<Front>>,
     /// Where threads sleep, without the lock.
     pub(super) beds: Beds,
     /// Locked before the front, never while that is held.
@@ -70,7 +75,10 @@ impl Shared {
         Shared {
             durable: AtomicU64::new(0),
             epoch_first: AtomicU64::new(0),
+            born: Life::now(),
+            arena: Arc::clone(front.arena()),
             front: Mutex::new(front),
+            childs: OnceLock::new(),
             beds: Beds::new(),
             recent: Mutex::new(recent),
         }
@@ -83,7 +91,14 @@ impl Shared {
 
     /// A panic under the lock leaves numbers behind that are whole: nothing there is half-way when it calls out.
     pub(super) fn lock(&self) -> MutexGuard<'_, Front> {
-        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+        let front = match self.born.is_over() {
+            false => &self.front,
+            true => self.childs.get_or_init(|| {
+                let lsn = Lsn(self.durable());
+                Mutex::new(Front::of_a_child(&self.arena, lsn))
+            }),
+        };
+        front.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn durable(&self) -> u64 {
@@ -161,6 +176,11 @@ impl Appender {
         };
         bell.inspect(LogBell::ring);
         Ok(lsn)
+    }
+
+    /// Is this a forked child of the process in which the log is open? Nothing is appended there.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.shared.born.is_over()
     }
 
     /// Everything below is durable, but what an earlier crash has lost ([`Recovered`](super::Recovered) tells: from `end` to
@@ -310,7 +330,7 @@ impl Front {
             return Ok(());
         }
         match &self.life {
-            Life::Failed(error) => Err(error.clone()),
+            front::Life::Failed(error) => Err(error.clone()),
             _ => Err(LogError::Closed),
         }
     }

@@ -104,6 +104,9 @@ impl fmt::Display for LogError {
                 f,
                 "{bytes} bytes are more than this log takes at once ({max}): make the log or its buffer larger, or append in pieces"
             ),
+            LogError::Failed {
+                errno: Errno::ECHILD, ..
+            } => f.write_str("this is a forked child, and the log is its parent's: open a log of its own there"),
             LogError::Failed { errno, lsn } => write!(
                 f,
                 "a write failed ({errno}): nothing from LSN {lsn} on is acknowledged; repair the device, and open the log again"

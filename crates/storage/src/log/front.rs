@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use baio_engine::{Arena, Buffer};
+use baio_engine::{Arena, Buffer, Errno};
 
 use super::Lsn;
 use super::appender::LogBell;
@@ -186,6 +186,23 @@ impl Front {
             retains: Retains::default(),
             counts: FrontCounts::default(),
         }
+    }
+
+    /// What a forked child has: nothing is appended, and nothing that is not durable yet is ever told to be.
+    pub(super) fn of_a_child(arena: &Arc<Arena>, lsn: Lsn) -> Front {
+        Front {
+            life: Life::Failed(LogError::Failed {
+                errno: Errno::ECHILD,
+                lsn,
+            }),
+            lost_from: 0,
+            is_driven: false,
+            ..Front::new(arena)
+        }
+    }
+
+    pub(super) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
     }
 
     /// Takes the buffers that it never gives back: what is in flight, what is open, and one. Where the arena has not so much, its

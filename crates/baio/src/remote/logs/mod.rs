@@ -147,6 +147,12 @@ impl Logs {
         Ok(())
     }
 
+    /// In a forked child: the thread is the parent's.
+    pub(super) fn disown(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(thread.take());
+    }
+
     /// Is this the thread of the logs?
     pub(super) fn is_inside(&self) -> bool {
         self.inside.get() == Some(&std::thread::current().id())

@@ -91,6 +91,9 @@ impl Core {
 
 impl Drop for HeldLog {
     fn drop(&mut self) {
+        if self.appender.is_forked() {
+            return; // Its keeper, and whatever lock that holds, are the parent's.
+        }
         match &mut self.goes {
             Goes::To(returns) => returns.add(Returned::Log(self.id)),
             Goes::Elsewhere(close) => {

@@ -1,0 +1,159 @@
+//! The claim: a forked child has a copy of its parent's links and none of their threads. Every call there says `Forked`, none waits for
+//! ever, and dropping the copies does the parent no harm.
+
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use baio::{Access, CreateOptions, Durability, Errno, File, Link, Log, LogOptions, Remote, Segment, Wait};
+use common::broker::Served;
+
+/// What a child has of its parent's.
+struct Copies {
+    link: Remote,
+    segment: Segment<Remote>,
+    log: Log<Remote>,
+    /// On a link in the parent's own process.
+    file: Option<File<Remote>>,
+}
+
+/// 0, or the number of the first call that did not say `Forked`.
+fn every_call_refuses(copies: Copies, running: baio::Operation<Remote, u64>) -> i32 {
+    let Copies {
+        link,
+        segment,
+        log,
+        file,
+    } = copies;
+    let says = |error: &baio::Error| error.errno() == Some(Errno::ECHILD);
+    if !running.wait().is_err_and(|error| says(&error)) {
+        return 1;
+    }
+    if !segment
+        .read_at(0, vec![0; 512])
+        .wait()
+        .is_err_and(|failed| says(&failed.error))
+    {
+        return 2;
+    }
+    let within = segment.write_at(0, vec![0; 512]).within(Duration::from_secs(60));
+    if !within.wait().is_err_and(|failed| says(&failed.error)) {
+        return 3;
+    }
+    if !segment
+        .sync(Durability::Data)
+        .wait()
+        .is_err_and(|failed| says(&failed.error))
+    {
+        return 4;
+    }
+    if !segment.size().wait().is_err_and(|error| says(&error)) {
+        return 5;
+    }
+    if !link.list().wait().is_err_and(|error| says(&error)) {
+        return 6;
+    }
+    if !link.buffer(4096).is_err_and(|error| says(&error)) || !link.turn(Wait::one()).is_err_and(|error| says(&error)) {
+        return 7;
+    }
+    if !link
+        .block_on(std::future::pending::<()>())
+        .is_err_and(|error| says(&error))
+    {
+        return 8;
+    }
+    if log.append(b"the child's").is_ok() || log.append_durable(b"the child's").wait().is_ok() {
+        return 9;
+    }
+    if !log.close().wait().is_err_and(|error| says(&error)) {
+        return 10;
+    }
+    if let Some(file) = file {
+        if !file
+            .write_at(0, vec![0; 512])
+            .wait()
+            .is_err_and(|failed| says(&failed.error))
+        {
+            return 11;
+        }
+    }
+    // One that the child makes is its own.
+    let own = Remote::new().is_ok_and(|own| own.close().is_ok());
+    if !own {
+        return 12;
+    }
+    if !link.clone().close().is_err_and(|error| says(&error)) {
+        return 13;
+    }
+    drop((segment, link));
+    0
+}
+
+fn in_a_child(work: impl FnOnce() -> i32) {
+    // SAFETY: the child uses the heap, which the C library keeps usable, and what this test is about; then it ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above. A call that waits for ever ends the child by SIGALRM.
+        unsafe { libc::alarm(60) };
+        let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(100);
+        // SAFETY: no handler of the parent's runs.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "it ended by signal {}", libc::WTERMSIG(status));
+    assert_eq!(libc::WEXITSTATUS(status), 0, "the call of that number");
+}
+
+fn story(link: &Remote, file: Option<File<Remote>>) {
+    for name in ["a", "log"] {
+        link.create_segment(name, &CreateOptions::of_size(1 << 20))
+            .wait()
+            .unwrap();
+    }
+    let segment = link.open_segment("a", Access::Write).wait().unwrap();
+    let of_log = link.open_segment("log", Access::Write).wait().unwrap();
+    let log = of_log.create_log(&LogOptions::default()).wait().unwrap();
+    let lsn = log.append_durable(b"the parent's").wait().unwrap();
+    let mut page = segment.buffer(4096).unwrap();
+    page.fill(7);
+    segment.write_at(0, page).durable(Durability::Data).wait().unwrap();
+
+    let copies = Copies {
+        link: link.clone(),
+        segment: segment.clone(),
+        log: log.clone(),
+        file: file.clone(),
+    };
+    let running = segment.size();
+    in_a_child(|| every_call_refuses(copies, running));
+
+    // The parent goes on.
+    assert!(log.append_durable(b"and another").wait().unwrap() > lsn);
+    let read = segment.read_at(0, segment.buffer(4096).unwrap()).wait().unwrap();
+    assert!(read.buffer.iter().all(|byte| *byte == 7));
+    log.close().wait().unwrap();
+    drop((segment, of_log, log, file));
+}
+
+#[test]
+fn a_child_is_refused_and_the_parent_goes_on() {
+    let (dir, path) = common::image(64 << 20);
+    let link = Remote::open(&path).unwrap();
+    let plain = dir.path().join("plain");
+    let file = File::options().write().create().open(&link, &plain).wait().unwrap();
+    story(&link, Some(file));
+    link.close().unwrap();
+}
+
+#[test]
+fn a_child_is_refused_by_a_link_to_a_broker_too() {
+    let served = Served::new(|_| {});
+    let link = served.connect();
+    story(&link, None);
+    link.close().unwrap();
+}

@@ -1,0 +1,93 @@
+//! Is this still the process in which something was made?
+//!
+//! A forked child has copies of what its parent had, but not its threads: what they would do is never done, a lock that one of them held is
+//! never free, and what lies in shared memory is still the parent's. So whoever needs a thread or shares memory remembers the [`Life`]
+//! that it was made in, and touches nothing in another one. That costs one load: the word lies in a page that the kernel wipes in a child
+//! (`MADV_WIPEONFORK`, madvise(2), Linux 4.14). Where it cannot, the process id tells.
+
+#![allow(unsafe_code)]
+
+use std::ptr::{self, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// The number of this process's life, 0 in one that has just been forked; null before anybody has asked.
+static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// Numbers given so far. A child has its parent's, and goes on from there.
+static LIVES: AtomicU32 = AtomicU32::new(0);
+
+/// A process's, from its fork to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life(u32);
+
+impl Life {
+    /// That of this process.
+    pub fn now() -> Life {
+        let Some(word) = word() else {
+            return Life(std::process::id());
+        };
+        // Relaxed: only numbers are compared, and nobody writes but who finds 0, and the kernel between two lives.
+        let known = word.load(Ordering::Relaxed);
+        if known != 0 {
+            return Life(known);
+        }
+        let next = LIVES.fetch_add(1, Ordering::Relaxed) + 1;
+        // Another thread of this process may have been first.
+        let first = word.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
+        Life(first.map_or_else(|other| other, |_| next))
+    }
+
+    /// Is this another process than the one that it was asked for in?
+    pub fn is_over(self) -> bool {
+        self != Life::now()
+    }
+}
+
+fn word() -> Option<&'static AtomicU32> {
+    // Acquire: the page was made by another thread.
+    let mut page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
+        page = make();
+    }
+    // SAFETY: a page that is never unmapped, whose zeros are valid before and after a wipe; or nothing.
+    (!page.is_null() && page != NONE).then(|| unsafe { &*page })
+}
+
+/// The kernel does not wipe pages.
+const NONE: *mut AtomicU32 = ptr::without_provenance_mut(usize::MAX & !3);
+
+fn make() -> *mut AtomicU32 {
+    let (len, new) = (rustix::param::page_size(), wiped());
+    match PAGE.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => new,
+        Err(other) => {
+            if new != NONE {
+                // SAFETY: the page was made just now, and nobody knows it.
+                let _ = unsafe { rustix::mm::munmap(new.cast(), len) };
+            }
+            other
+        }
+    }
+}
+
+fn wiped() -> *mut AtomicU32 {
+    if cfg!(miri) {
+        return NONE; // It knows no such advice, and no fork.
+    }
+    let len = rustix::param::page_size();
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping, at a place of the kernel's choice.
+    let Ok(page) = (unsafe { rustix::mm::mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE) }) else {
+        return NONE;
+    };
+    // SAFETY: that mapping, which nobody refers to yet.
+    match unsafe { rustix::mm::madvise(page, len, Advice::LinuxWipeOnFork) } {
+        Ok(()) => page.cast(),
+        Err(_) => {
+            // SAFETY: as above.
+            let _ = unsafe { rustix::mm::munmap(page, len) };
+            NONE
+        }
+    }
+}
