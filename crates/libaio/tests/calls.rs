@@ -79,9 +79,10 @@ fn reads_writes_and_syncs() {
             "a short read is told as it is"
         );
         assert_eq!((&one, &two[..6]), (b"hello", &b" world"[..]));
-        library.end(context);
-        // SAFETY: the context is gone, and the library says so.
-        assert_eq!(unsafe { (library.destroy)(context) }, EINVAL, "{}", library.name);
+        library.end_and(context, || {
+            // SAFETY: the context is gone, and the library says so.
+            assert_eq!(unsafe { (library.destroy)(context) }, EINVAL, "{}", library.name);
+        });
     });
 }
 
@@ -234,11 +235,11 @@ fn arguments_are_refused() {
                 -libc::EFAULT
             );
         }
-        library.end(context);
-        // SAFETY: as above.
-        unsafe {
-            assert_eq!((library.submit)(context, 0, std::ptr::null_mut()), EINVAL, "it is gone");
-        }
+        library.end_and(context, || {
+            // SAFETY: as above.
+            let told = unsafe { (library.submit)(context, 0, std::ptr::null_mut()) };
+            assert_eq!(told, EINVAL, "it is gone");
+        });
     });
 }
 

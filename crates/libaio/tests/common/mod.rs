@@ -6,7 +6,7 @@
 use std::ffi::{CString, c_int, c_long, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use baio_libaio::{IoEvent, Iocb};
 
@@ -105,6 +105,7 @@ impl Library {
     }
 
     pub fn context(&self, requests: c_int) -> Context {
+        let _alone = addresses();
         let mut context = 0;
         // SAFETY: the one context is ours.
         assert_eq!(unsafe { (self.setup)(requests, &raw mut context) }, 0, "{}", self.name);
@@ -138,10 +139,23 @@ impl Library {
         events
     }
 
+    /// Ends it, and has `look` look at what is gone, before another test has a context by its address.
+    pub fn end_and(&self, context: Context, look: impl FnOnce()) {
+        let _alone = addresses();
+        self.end(context);
+        look();
+    }
+
     pub fn end(&self, context: Context) {
         // SAFETY: nobody uses the context any more.
         assert_eq!(unsafe { (self.destroy)(context) }, 0, "{}", self.name);
     }
+}
+
+/// The kernel gives the address of a context that is gone to the next.
+fn addresses() -> MutexGuard<'static, ()> {
+    static ADDRESSES: Mutex<()> = Mutex::new(());
+    ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub const NO_EVENT: IoEvent = IoEvent {
