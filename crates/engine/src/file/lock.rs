@@ -1,6 +1,6 @@
 //! The lock on a file of this kernel (flock(2)), and who has it.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::FlockOperation;
 
@@ -35,14 +35,8 @@ impl Inode {
     }
 
     pub(super) fn lock_holder(&self) -> Option<LockHolder> {
-        let stat = rustix::fs::fstat(self.any_fd().ok()?).ok()?;
-        let device = stat.st_dev;
-        let wanted = format!(
-            "{:02x}:{:02x}:{}",
-            rustix::fs::major(device),
-            rustix::fs::minor(device),
-            stat.st_ino
-        );
+        let fd = self.any_fd().ok()?;
+        let wanted = number_in_locks(fd).or_else(|| number_by_stat(fd))?;
         let locks = std::fs::read_to_string("/proc/locks").ok()?;
         locks.lines().find_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -62,6 +56,27 @@ impl Inode {
         let fd = self.direct.as_ref().or(self.kernel.as_ref());
         fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
     }
+}
+
+/// How `/proc/locks` calls a file: by the kernel's own numbers. On overlays and subvolumes stat(2) tells others.
+fn number_in_locks(fd: BorrowedFd<'_>) -> Option<String> {
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let word = |key: &str| about.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let (mount, inode) = (word("mnt_id:")?, word("ino:")?);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let device = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        (words.next() == Some(mount)).then(|| words.nth(1)).flatten()
+    })?;
+    let (major, minor) = device.split_once(':')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+    Some(format!("{major:02x}:{minor:02x}:{inode}"))
+}
+
+fn number_by_stat(fd: BorrowedFd<'_>) -> Option<String> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    Some(format!("{major:02x}:{minor:02x}:{}", stat.st_ino))
 }
 
 #[cfg(test)]
