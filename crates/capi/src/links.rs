@@ -227,6 +227,7 @@ pub unsafe extern "C" fn baio_format(path: *const c_char, options: *const baio_f
                 0 => default.block_size,
                 bytes => bytes,
             },
+            mode: default.mode,
         };
         baio::format(at, &format)?;
         Ok(0)

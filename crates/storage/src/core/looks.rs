@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use baio_engine::Create;
-
 use super::Core;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -25,7 +23,7 @@ impl Core {
     /// # Errors
     /// In use by another process (named), not a volume, damaged; or what the system said.
     pub fn keep_still(path: &Path) -> Result<StillVolume> {
-        let device = Device::open(path, Hold::Shared, Create::Never)?;
+        let device = Device::open(path, Hold::Shared)?;
         inspect::inspect_volume(&mut Core::plain_engine()?, path)?;
         Ok(StillVolume { _device: device })
     }

@@ -55,7 +55,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use baio_engine::{Buffer, Completion, Config, Create, Engine, Errno, File, Kind, Open, Stats, Wait};
+use baio_engine::{Buffer, Completion, Config, Engine, Errno, File, Kind, Open, Stats, Wait};
 
 use self::operations::Running;
 pub use self::operations::{OperationId, Watch};
@@ -137,7 +137,7 @@ impl Core {
     /// In use by another process, not a volume, a newer one, damaged beyond repair; or what the system said.
     pub fn open(path: &Path, config: &Config) -> Result<Core> {
         let engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
-        let device = Device::open(path, Hold::Exclusive, Create::Never)?;
+        let device = Device::open(path, Hold::Exclusive)?;
         let mut core = Core::serve(engine, device, config)?;
         core.wall_ns = wall_ns().saturating_sub(core.engine.now().0);
         Ok(core)
@@ -151,7 +151,7 @@ impl Core {
     /// As [`Core::open`].
     pub fn open_to_read(path: &Path, config: &Config) -> Result<Core> {
         let mut engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
-        let device = Device::open(path, Hold::Shared, Create::Never)?;
+        let device = Device::open(path, Hold::Shared)?;
         let file = device.file.clone();
         match Volume::open_to_read(&mut engine, device) {
             Ok(volume) => Ok(Core::around(engine, Some(volume), config)),

@@ -26,7 +26,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use baio_engine::{Create, Engine};
+use baio_engine::Engine;
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::Image;
@@ -159,7 +159,7 @@ enum Locked<T> {
 }
 
 fn locked<T>(engine: &mut Engine, path: &Path, read: &mut Read<'_, T>) -> Result<Locked<T>> {
-    let device = match Device::open(path, Hold::SharedIfFree, Create::Never) {
+    let device = match Device::open(path, Hold::SharedIfFree) {
         Ok(device) => device,
         Err(error) => {
             return match error.fault {
@@ -175,7 +175,7 @@ fn locked<T>(engine: &mut Engine, path: &Path, read: &mut Read<'_, T>) -> Result
 
 /// Reads it twice. Gives what the first reading found, and whether the second has met the same.
 fn twice<T>(engine: &mut Engine, path: &Path, holder: Option<u32>, read: &mut Read<'_, T>) -> Result<(T, bool)> {
-    let device = Device::open(path, Hold::Beside, Create::Never)?;
+    let device = Device::open(path, Hold::Beside)?;
     let mut readings = || {
         let user = InUse { pid: holder };
         let (mut first, mut second) = (Witness::beside(user), Witness::beside(user));

@@ -18,8 +18,11 @@ use crate::identity::{Identity, Sight};
 /// How long a lock is waited for that will soon be free.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same where the kernel does not say who has it, as in another pid namespace, for those who can do without.
-const UNNAMED_PATIENCE: Duration = Duration::from_millis(50);
+/// The same where the kernel does not say who has it, as in another pid namespace: he may well live.
+const UNNAMED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The same for those who can do without.
+const LOOKERS_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How long the claim on a mounted block device is outlasted: it may just be being unmounted.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(300);
@@ -66,25 +69,19 @@ impl Drop for Backing {
 
 impl Device {
     /// Opens and locks a volume's file. Direct, unless the file system has no direct I/O.
-    pub(crate) fn open(path: &Path, hold: Hold, create: Create) -> Result<Device> {
+    pub(crate) fn open(path: &Path, hold: Hold) -> Result<Device> {
         let name = path.display().to_string();
         refuse_streams(path, &name)?;
-        let options = |caching, create| Open {
+        let options = |caching| Open {
             write: hold == Hold::Exclusive,
             descriptions: Descriptions::Only(caching),
-            create,
+            create: Create::Never,
             claim_device: hold == Hold::Exclusive,
         };
-        let (file, caching) = match open_claimed(path, &options(Caching::Direct, create)) {
+        let (file, caching) = match open_claimed(path, &options(Caching::Direct)) {
             Ok(file) => (file, Caching::Direct),
             Err(error) if error.errno == Errno::EINVAL => {
-                // A new file was made before direct I/O on it was refused (open(2)).
-                let create = if create == Create::New {
-                    Create::IfMissing
-                } else {
-                    create
-                };
-                let file = File::open(path, &options(Caching::Kernel, create));
+                let file = File::open(path, &options(Caching::Kernel));
                 (file.map_err(|error| Error::new("open", &name, error))?, Caching::Kernel)
             }
             Err(error) if error.errno == Errno::EBUSY => return Err(claimed(path, &name, error)),
@@ -396,12 +393,13 @@ pub(crate) fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
             Err(errno) => errno,
         };
         if errno != Errno::EAGAIN {
-            return Err(Error::new("lock", name, errno));
+            return Err(no_lock(name, errno));
         }
         let holder = file.lock_holder();
         let stays = holder.is_some_and(|holder| holder.exclusive && is_alive(holder.pid));
         let patience = match (hold, holder) {
-            (Hold::SharedIfFree, None) => UNNAMED_PATIENCE,
+            (Hold::SharedIfFree, None) => LOOKERS_PATIENCE,
+            (_, None) => UNNAMED_PATIENCE,
             _ => HOLDER_PATIENCE,
         };
         if stays || began.elapsed() >= patience {
@@ -410,6 +408,20 @@ pub(crate) fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// There is no lock to be had, from anybody.
+fn no_lock(name: &str, errno: Errno) -> Error {
+    let refused = SetupError::new("lock", name.to_owned(), errno);
+    let refused = match errno {
+        Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::ENOLCK | Errno::EPERM => refused
+            .need("a kernel and a file system that lock files (flock), so that a volume has one owner")
+            .cure(
+                "allow flock in the sandbox (seccomp), mount NFS with locks, or put the volume on a local file system",
+            ),
+        _ => refused,
+    };
+    Error::new("lock", name, refused)
 }
 
 /// Locks the file behind a loop device that shows it from its first byte on. One that cannot be opened here, because it is gone

@@ -4,10 +4,12 @@
 //! its first pair durably before its second. A volume that was there before is first made unrecognisable, durably, so that
 //! no crash leaves a mixture of two.
 
+use std::fs::OpenOptions;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use baio_engine::{Create, Durability, Engine, Kind, Op, Policy, Request, Space};
+use baio_engine::{Durability, Engine, Errno, Kind, Op, Policy, Request, SetupError, Space};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::{BLOCK_SIZE_MIN, Layout};
@@ -29,7 +31,12 @@ pub struct Format {
     pub segments: Option<u64>,
     /// Overwrite a volume, or a file or device that holds something else.
     pub force: bool,
+    /// Permissions of the file. `None` makes a new one for its owner alone, 0600, and leaves one that exists as it is.
+    pub mode: Option<u32>,
 }
+
+/// Whoever may open a volume's file needs no permission of a segment, so nobody else may unless it is asked for.
+const FILE_MODE: u32 = 0o600;
 
 impl Default for Format {
     fn default() -> Format {
@@ -39,6 +46,7 @@ impl Default for Format {
             block_size: BLOCK_SIZE_MIN,
             segments: None,
             force: false,
+            mode: None,
         }
     }
 }
@@ -61,19 +69,52 @@ pub(crate) fn format(engine: &mut Engine, path: &Path, format: &Format) -> Resul
     if let Some(size_bytes) = format.size_bytes {
         plan(path, size_bytes, format)?;
     }
-    let create = if existed { Create::Never } else { Create::New };
-    let device = Device::open(path, Hold::Exclusive, create)?;
-    let made = (|| {
-        if !format.force {
-            refuse_occupied(engine, &device, format)?;
-        }
-        write_volume(engine, &device, format)
-    })();
-    device.close(engine);
+    if !existed {
+        make_file(path)?;
+    }
+    let made = Device::open(path, Hold::Exclusive).and_then(|device| {
+        let made = (|| {
+            if !format.force {
+                refuse_occupied(engine, &device, format)?;
+            }
+            permit(&device, path, format.mode)?;
+            write_volume(engine, &device, format)
+        })();
+        device.close(engine);
+        made
+    });
     if made.is_err() && !existed {
         let _ = std::fs::remove_file(path);
     }
     made
+}
+
+/// Makes the file. It is for its owner alone from its first moment on, and under every umask.
+fn make_file(path: &Path) -> Result<()> {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path);
+    made.map(drop).map_err(|error| {
+        let name = path.display().to_string();
+        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
+        Error::new("make", name.clone(), SetupError::new("make", name, errno))
+    })
+}
+
+/// Gives the file the permissions that were asked for. Those of a device are not a format's to change: they last until the next start.
+fn permit(device: &Device, path: &Path, mode: Option<u32>) -> Result<()> {
+    let Some(mode) = mode else { return Ok(()) };
+    if device.file.kind() != Kind::Regular {
+        return Err(Error::new(
+            "change the permissions of",
+            device.name(),
+            Errno::EOPNOTSUPP,
+        ));
+    }
+    rustix::fs::chmod(path, mode.into())
+        .map_err(|errno| Error::new("change the permissions of", device.name(), Errno::from(errno)))
 }
 
 /// Formats a simulated disk.

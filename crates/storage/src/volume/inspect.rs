@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use baio_engine::{Create, Engine, File};
+use baio_engine::{Engine, File};
 
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Identity, Sight};
@@ -158,7 +158,7 @@ fn state_name(state: InodeState) -> &'static str {
 /// # Errors
 /// When it cannot be opened, is in use by a writer, or is no volume.
 pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
-    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let device = Device::open(path, Hold::Shared)?;
     let seen = look(engine, &device, who);
     device.close(engine);
     seen
@@ -169,7 +169,7 @@ pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result
 /// # Errors
 /// As [`inspect`].
 pub(crate) fn inspect_view(engine: &mut Engine, path: &Path, who: Identity) -> Result<VolumeView> {
-    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let device = Device::open(path, Hold::Shared)?;
     let sight = device.sight(who);
     let seen = gather(engine, &device, who, &mut Witness::of_a_lock()).map(|(info, _, own)| info.seen_with(sight, own));
     device.close(engine);
@@ -211,7 +211,7 @@ pub(crate) fn inspect_view_beside(engine: &mut Engine, path: &Path, who: Identit
 /// # Errors
 /// As [`inspect`].
 pub(crate) fn inspect_volume(engine: &mut Engine, path: &Path) -> Result<VolumeInfo> {
-    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let device = Device::open(path, Hold::Shared)?;
     let seen = measure(engine, &device);
     device.close(engine);
     seen
@@ -238,7 +238,7 @@ pub fn inspect_volume_simulated(engine: &mut Engine, file: &File) -> Result<Volu
 /// # Errors
 /// As [`inspect`]; `Access` when it is another's.
 pub(crate) fn inspect_quota(engine: &mut Engine, path: &Path, who: Identity, uid: u32) -> Result<(Account, u32)> {
-    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let device = Device::open(path, Hold::Shared)?;
     if !who.acts_for(uid) && device.sight(who) != Sight::Whole {
         device.close(engine);
         let object = format!("uid {uid} on {}", path.display());
@@ -403,7 +403,7 @@ pub(crate) fn inspect_segment(
     name: &str,
 ) -> Result<SegmentInfo> {
     let key = sought(path, who, owner_uid, name)?;
-    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let device = Device::open(path, Hold::Shared)?;
     let found = find(engine, &device, key, &mut Witness::of_a_lock());
     device.close(engine);
     found?.ok_or_else(|| Error::new("stat", label(path, owner_uid, name), Fault::NotFound))

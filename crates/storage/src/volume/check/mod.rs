@@ -26,7 +26,7 @@ mod repair;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use baio_engine::{Config, Create, Durability, Engine, File, Kind};
+use baio_engine::{Config, Durability, Engine, File, Kind};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::BUCKET_BYTES;
@@ -145,7 +145,7 @@ pub struct CheckReport {
 pub fn check(path: &Path, repair: bool, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
     let mut engine = own_engine()?;
     let hold = if repair { Hold::Exclusive } else { Hold::Shared };
-    let device = Device::open(path, hold, Create::Never)?;
+    let device = Device::open(path, hold)?;
     run(&mut engine, device, repair, progress)
 }
 
