@@ -98,7 +98,7 @@ pub use baio_storage::{
     ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Sight, Status,
     StatusWord, Ticket, Unmoved, Usage, VolumeInfo, VolumeView, Watch, Zeroing,
 };
-pub use baio_words::{IoError, OperationName, Ownership, RequestFault};
+pub use baio_words::{IoError, OperationName, Ownership, OwnershipChange, RequestFault};
 #[cfg(feature = "compio")]
 pub use buffer::Compio;
 pub use buffer::{IoBuf, IoBufMut, Owned, OwnedBytes, OwnedBytesMut};

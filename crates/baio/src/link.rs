@@ -12,7 +12,7 @@ use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{
     Access, Account, CheckReport, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, HeldLog, Identity, Limits,
-    OperationName, Outcome, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
+    OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
 };
 
 use crate::metrics::Metrics;
@@ -141,6 +141,24 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             owner_uid,
             old: old.to_owned(),
             new: new.to_owned(),
+            operation: OperationName::NONE,
+        };
+        Operation::new(self, command, segment_of)
+    }
+
+    /// Gives a segment of the caller's own another mode, or a group that he is in. What is open stays open, and may do what it could:
+    /// rights are looked at when something is opened.
+    fn change_ownership(&self, name: &str, change: OwnershipChange) -> Operation<Self, SegmentInfo> {
+        self.change_ownership_of(self.identity().uid, name, change)
+    }
+
+    /// The same with somebody's segment; only uid 0 may if it is another's, and only uid 0 may give one to another owner. That one is
+    /// charged for it, and must have no segment of the name.
+    fn change_ownership_of(&self, owner_uid: u32, name: &str, change: OwnershipChange) -> Operation<Self, SegmentInfo> {
+        let command = Command::ChangeOwnership {
+            owner_uid,
+            name: name.to_owned(),
+            change,
             operation: OperationName::NONE,
         };
         Operation::new(self, command, segment_of)

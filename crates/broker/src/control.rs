@@ -15,7 +15,8 @@ use baio_storage::cache::window::Pattern;
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogUsage};
 use baio_storage::{
     Access, Account, CheckReport, Core, Counters, CreateOptions, DefragReport, Handle, HeldFreeze, HeldLog, HeldPage,
-    Limits, LogClaim, LogId, OperationName, ResizeOptions, Result, SegmentInfo, VolumeView, Watch, log_request_name,
+    Limits, LogClaim, LogId, OperationName, OwnershipChange, ResizeOptions, Result, SegmentInfo, VolumeView, Watch,
+    log_request_name,
 };
 use baio_words::session::StatusWords;
 
@@ -65,6 +66,17 @@ pub enum Command {
         old: String,
         /// Its new name.
         new: String,
+        /// What its caller calls it.
+        operation: OperationName,
+    },
+    /// Give a segment another owner, group or mode.
+    ChangeOwnership {
+        /// Whose.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// What becomes another.
+        change: OwnershipChange,
         /// What its caller calls it.
         operation: OperationName,
     },
@@ -294,7 +306,8 @@ impl Command {
             Command::Create { operation, .. }
             | Command::Delete { operation, .. }
             | Command::Resize { operation, .. }
-            | Command::Rename { operation, .. } => *operation = name,
+            | Command::Rename { operation, .. }
+            | Command::ChangeOwnership { operation, .. } => *operation = name,
             Command::Watched(command, _) => command.give_name(name),
             _ => {}
         }
@@ -308,6 +321,7 @@ impl Command {
             Command::Delete { .. } => "delete",
             Command::Resize { .. } => "resize",
             Command::Rename { .. } => "rename",
+            Command::ChangeOwnership { .. } => "change the ownership of",
             Command::Open { .. } | Command::OpenKnown { .. } | Command::OpenFile { .. } | Command::AddFile { .. } => {
                 "open"
             }

@@ -821,6 +821,27 @@ int baio_segment_resize(struct baio_link *link, const char *name, uint64_t size_
 int baio_segment_rename(struct baio_link *link, const char *old_name, const char *new_name);
 
 /**
+ * Gives a segment of the caller's own other permissions: nine bits, as of a file. What is open stays open. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number.
+ */
+int baio_segment_chmod(struct baio_link *link, const char *name, uint32_t mode);
+
+/**
+ * Gives a segment of `owner` to `new_owner` and `new_group`; `UINT32_MAX` leaves either as it is, as in chown(2). Only uid 0 gives a
+ * segment away; its owner may name a group that he is in. A new owner is charged for it, and must have none of that name. It blocks.
+ *
+ * Threads: the link's.
+ * Returns: 0, or a negative error number: -EACCES, -EEXIST, -EDQUOT.
+ */
+int baio_segment_chown(struct baio_link *link,
+                       uint32_t owner,
+                       const char *name,
+                       uint32_t new_owner,
+                       uint32_t new_group);
+
+/**
  * Deletes a segment of the caller's own when the requests under way on it have ended. It blocks.
  *
  * Threads: the link's.

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use baio::{CreateOptions, ResizeOptions};
+use baio::{CreateOptions, OwnershipChange, ResizeOptions};
 
 use crate::abi::baio_link;
 use crate::border::{guard, text};
@@ -72,6 +72,53 @@ pub unsafe extern "C" fn baio_segment_rename(
         // SAFETY: the caller's promise.
         let (old, new) = unsafe { (text(old_name, "old_name")?, text(new_name, "new_name")?) };
         on_either!(link, Kind::Link, rename, old, new)
+    })
+}
+
+fn change<L: Home>(handle: Handle, owner: Option<u32>, name: String, change: OwnershipChange) -> Result<c_int> {
+    let thing = look::<L>(handle, Kind::Link)?;
+    let link = &thing.as_link()?.link;
+    let owner = owner.unwrap_or(link.identity().uid);
+    link.change_ownership_of(owner, &name, change).wait()?;
+    Ok(0)
+}
+
+/// Gives a segment of the caller's own other permissions: nine bits, as of a file. What is open stays open. It blocks.
+///
+/// Threads: the link's.
+/// Returns: 0, or a negative error number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_segment_chmod(link: *mut baio_link, name: *const c_char, mode: u32) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "name")? };
+        on_either!(link, Kind::Link, change, None, name, OwnershipChange::of_mode(mode))
+    })
+}
+
+/// Gives a segment of `owner` to `new_owner` and `new_group`; `UINT32_MAX` leaves either as it is, as in chown(2). Only uid 0 gives a
+/// segment away; its owner may name a group that he is in. A new owner is charged for it, and must have none of that name. It blocks.
+///
+/// Threads: the link's.
+/// Returns: 0, or a negative error number: -EACCES, -EEXIST, -EDQUOT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_segment_chown(
+    link: *mut baio_link,
+    owner: u32,
+    name: *const c_char,
+    new_owner: u32,
+    new_group: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "name")? };
+        let given = |id: u32| Some(id).filter(|id| *id != u32::MAX);
+        let becomes = OwnershipChange {
+            owner_uid: given(new_owner),
+            owner_gid: given(new_group),
+            mode: None,
+        };
+        on_either!(link, Kind::Link, change, Some(owner), name, becomes)
     })
 }
 

@@ -264,12 +264,13 @@ impl Objects {
         its.for_each(|object| change(&mut object.target));
     }
 
-    /// The segment's inode lives elsewhere now, and messages call it so.
-    pub(crate) fn rename(&mut self, from: SlotAddress, to: SlotAddress, name: &str) {
+    /// The segment's inode lives elsewhere now, has that owner, and messages call it so.
+    pub(crate) fn rename(&mut self, from: SlotAddress, to: SlotAddress, owner: u32, name: &str) {
         self.lines.rename(from, to);
         for object in self.objects.values_mut().filter(|object| object.is_of(from)) {
-            if let Target::Segment { address, .. } = &mut object.target {
+            if let Target::Segment { address, owner_uid, .. } = &mut object.target {
                 *address = to;
+                *owner_uid = owner;
             }
             name.clone_into(&mut object.name);
         }

@@ -5,8 +5,10 @@ mod harness;
 
 use baio_engine::Wait;
 use baio_engine::sim::Disk;
-use baio_storage::{Answer, Core, CreateOptions, Error, Format, OperationName, ResizeOptions, SegmentInfo};
-use harness::{BLOCK, ME, open_simulated, simulated_disk};
+use baio_storage::{
+    Answer, Core, CreateOptions, Error, Format, OperationName, OwnershipChange, ResizeOptions, SegmentInfo,
+};
+use harness::{BLOCK, ME, ROOT, STRANGER, open_simulated, simulated_disk};
 
 const B: u64 = BLOCK as u64;
 const ID: [u8; 16] = [7; 16];
@@ -19,9 +21,19 @@ enum Ask {
     Delete,
     Resize(u64),
     Rename,
+    Chmod,
+    /// By uid 0, to somebody else.
+    Chown,
 }
 
-const ALL: [Ask; 4] = [Ask::Create, Ask::Delete, Ask::Resize(9), Ask::Rename];
+const ALL: [Ask; 6] = [
+    Ask::Create,
+    Ask::Delete,
+    Ask::Resize(9),
+    Ask::Rename,
+    Ask::Chmod,
+    Ask::Chown,
+];
 
 fn begin(core: &mut Core, ask: Ask, name: OperationName) -> baio_storage::OperationId {
     match ask {
@@ -29,6 +41,11 @@ fn begin(core: &mut Core, ask: Ask, name: OperationName) -> baio_storage::Operat
         Ask::Delete => core.begin_delete_as(ME, ME.uid, "a", name),
         Ask::Resize(blocks) => core.begin_resize_as(ME, ME.uid, "a", &ResizeOptions::to_size(blocks * B), name),
         Ask::Rename => core.begin_rename_as(ME, ME.uid, "a", "b", name),
+        Ask::Chmod => core.begin_change_ownership_as(ME, ME.uid, "a", OwnershipChange::of_mode(0o640), name),
+        Ask::Chown => {
+            let away = OwnershipChange::of_owner(STRANGER.uid, None);
+            core.begin_change_ownership_as(ROOT, ME.uid, "a", away, name)
+        }
     }
     .unwrap()
 }
@@ -52,18 +69,18 @@ fn first(core: &mut Core, what: Ask) -> SegmentInfo {
 
 /// A repeat that must be recognised.
 fn again(core: &mut Core, what: Ask) -> SegmentInfo {
-    let before = core.list(ME).unwrap();
+    let before = core.list(ROOT).unwrap();
     let info = ask(core, what, OperationName::again(ID)).unwrap();
-    assert_eq!(core.list(ME).unwrap(), before, "{what:?} was done a second time");
+    assert_eq!(core.list(ROOT).unwrap(), before, "{what:?} was done a second time");
     info
 }
 
 /// A repeat of which nobody knows.
 fn unknown(core: &mut Core, what: Ask) {
-    let before = core.list(ME).unwrap();
+    let before = core.list(ROOT).unwrap();
     let error = ask(core, what, OperationName::again(ID)).unwrap_err();
     assert_eq!(error.code(), "EINDETERMINATE", "{what:?}");
-    assert_eq!(core.list(ME).unwrap(), before, "{what:?} was done");
+    assert_eq!(core.list(ROOT).unwrap(), before, "{what:?} was done");
 }
 
 fn volume() -> (Disk, Core) {
@@ -117,10 +134,10 @@ fn without_an_id_nothing_is_recognised() {
     for what in ALL {
         let (_, mut core) = volume_for(what);
         ask(&mut core, what, OperationName::NONE).unwrap();
-        let before = core.list(ME).unwrap();
+        let before = core.list(ROOT).unwrap();
         let error = ask(&mut core, what, OperationName::again([0; 16])).unwrap_err();
         assert_eq!(error.code(), "EINDETERMINATE");
-        assert_eq!(core.list(ME).unwrap(), before);
+        assert_eq!(core.list(ROOT).unwrap(), before);
     }
 }
 
@@ -159,7 +176,7 @@ fn a_resize_is_recognised_by_its_size_too() {
 fn a_resize_that_moves_the_segment_is_recognised() {
     let (_, mut core) = volume_for(Ask::Resize(9));
     core.create(ME, ME.uid, "behind", &CreateOptions::of_size(B)).unwrap();
-    let before = core.list(ME).unwrap()[0].start_block;
+    let before = core.list(ROOT).unwrap()[0].start_block;
     let info = first(&mut core, Ask::Resize(100));
     assert_ne!(info.start_block, before);
     assert_eq!(again(&mut core, Ask::Resize(100)), info);
@@ -205,7 +222,7 @@ fn a_crash_before_the_answer_leaves_one_effect() {
     for what in ALL {
         for seed in 0..8 {
             let (disk, mut core) = volume_for(what);
-            let before = core.list(ME).unwrap();
+            let before = core.list(ROOT).unwrap();
             let id = begin(&mut core, what, OperationName::first(ID));
             let (mut cuts, mut answered) = (Vec::new(), false);
             while !answered {
@@ -217,13 +234,13 @@ fn a_crash_before_the_answer_leaves_one_effect() {
                     cuts.push((disk.power_cut(seed), true));
                 }
             }
-            let after = core.list(ME).unwrap();
+            let after = core.list(ROOT).unwrap();
             assert_ne!(before, after);
             for (disk, was_answered) in cuts {
                 let mut core = open_simulated(&disk);
-                let found = core.list(ME).unwrap();
+                let found = core.list(ROOT).unwrap();
                 let repeated = ask(&mut core, what, OperationName::again(ID));
-                let now = core.list(ME).unwrap();
+                let now = core.list(ROOT).unwrap();
                 assert_eq!(now, found, "{what:?}: a repeat changes nothing");
                 match repeated {
                     Ok(_) => assert_eq!(now, after, "{what:?}"),

@@ -46,6 +46,38 @@ pub struct Ownership {
     pub mode: u32,
 }
 
+/// What of that is to be another; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnershipChange {
+    /// Its owner; only uid 0 may give it away.
+    pub owner_uid: Option<u32>,
+    /// Its group: one that the owner is in; uid 0 any.
+    pub owner_gid: Option<u32>,
+    /// The nine bits of the owner, the group and the others.
+    pub mode: Option<u32>,
+}
+
+impl OwnershipChange {
+    /// Another mode, and nothing else.
+    #[must_use]
+    pub fn of_mode(mode: u32) -> OwnershipChange {
+        OwnershipChange {
+            mode: Some(mode),
+            ..OwnershipChange::default()
+        }
+    }
+
+    /// Another owner, and another group where one is named.
+    #[must_use]
+    pub fn of_owner(owner_uid: u32, owner_gid: Option<u32>) -> OwnershipChange {
+        OwnershipChange {
+            owner_uid: Some(owner_uid),
+            owner_gid,
+            mode: None,
+        }
+    }
+}
+
 impl Identity {
     /// A user in one group.
     #[must_use]

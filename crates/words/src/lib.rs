@@ -47,7 +47,7 @@ pub use errno::Errno;
 pub use failure::{FEATURES, Failure, word_at, word_in};
 pub use fault::{DEVICE_CURE, RequestError, RequestFault};
 pub use handle::{Handle, Ticket, next_number};
-pub use identity::{Access, Identity, Ownership, Sight};
+pub use identity::{Access, Identity, Ownership, OwnershipChange, Sight};
 pub use io_error::{Argument, IoError};
 pub use lost::Lost;
 pub use mode::{Caching, Durability, Mode};

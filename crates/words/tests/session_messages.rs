@@ -9,7 +9,7 @@ use baio_words::session::{
     Malformed, OwnerWords, PatternWords, ProblemWords, Question, RepairWords, RingAt, SegmentWords, StatusWords,
     UnmovedWords, VolumeWords, WARNINGS_MAX, Welcome, WholeWords, ZeroWords, pieces,
 };
-use baio_words::{Access, OperationName};
+use baio_words::{Access, OperationName, OwnershipChange};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn create() -> impl Strategy<Value = Question> {
 
 /// What changes a segment that exists.
 fn change() -> impl Strategy<Value = Question> {
-    let of = (operation(), any::<u32>(), name(), name(), any::<u64>(), limit(), 0..3);
+    let of = (operation(), any::<u32>(), name(), name(), any::<u64>(), limit(), 0..4);
     of.prop_map(
         |(operation, owner_uid, name, new, size_bytes, reserve_bytes, which)| match which {
             0 => Question::Delete {
@@ -86,6 +86,16 @@ fn change() -> impl Strategy<Value = Question> {
                 name,
                 size_bytes,
                 reserve_bytes,
+            },
+            2 => Question::ChangeOwnership {
+                operation,
+                owner_uid,
+                name,
+                change: OwnershipChange {
+                    owner_uid: reserve_bytes.map(|id| id as u32),
+                    owner_gid: (size_bytes % 2 == 0).then_some(size_bytes as u32),
+                    mode: (size_bytes % 3 == 0).then_some(0o640),
+                },
             },
             _ => Question::Rename {
                 operation,

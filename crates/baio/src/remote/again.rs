@@ -224,7 +224,8 @@ pub(super) fn may_ask_again(command: &mut Command) -> bool {
         Command::Create { operation, .. }
         | Command::Delete { operation, .. }
         | Command::Resize { operation, .. }
-        | Command::Rename { operation, .. } => {
+        | Command::Rename { operation, .. }
+        | Command::ChangeOwnership { operation, .. } => {
             *operation = OperationName::again(operation.id);
             operation.id != OperationName::NONE.id
         }

@@ -18,8 +18,8 @@ use baio_storage::{
 };
 use baio_words::entry::{HandleWords, Tag};
 use baio_words::session::{
-    AccountWords, Answer, FEATURE_LOGS, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords, VolumeWords,
-    WholeWords, ZeroWords,
+    AccountWords, Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords,
+    VolumeWords, WholeWords, ZeroWords,
 };
 use baio_words::{Errno, RequestFault, next_number};
 
@@ -374,6 +374,20 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
             owner_uid: *owner_uid,
             old: old.clone(),
             new: new.clone(),
+        },
+        Command::ChangeOwnership { .. } if features & FEATURE_OWNERSHIP == 0 => {
+            return Err(Fault::NotFar("a change of ownership"));
+        }
+        Command::ChangeOwnership {
+            owner_uid,
+            name,
+            change,
+            operation,
+        } => Question::ChangeOwnership {
+            operation: *operation,
+            owner_uid: *owner_uid,
+            name: name.clone(),
+            change: *change,
         },
         Command::Open {
             owner_uid,

@@ -66,6 +66,12 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
             new,
             operation,
         } => core.begin_rename_as(who, owner_uid, &old, &new, operation),
+        Command::ChangeOwnership {
+            owner_uid,
+            name,
+            change,
+            operation,
+        } => core.begin_change_ownership_as(who, owner_uid, &name, change, operation),
         Command::Open {
             owner_uid,
             name,

@@ -97,6 +97,17 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             new,
             operation,
         },
+        Question::ChangeOwnership {
+            operation,
+            owner_uid,
+            name,
+            change,
+        } => Command::ChangeOwnership {
+            owner_uid,
+            name,
+            change,
+            operation,
+        },
         Question::Open {
             owner_uid,
             name,

@@ -6,7 +6,7 @@ use baio_engine::Errno;
 use baio_ring::SessionMemory;
 use baio_words::Identity;
 use baio_words::entry::Limits;
-use baio_words::session::{Answer, FEATURE_LOGS, FromClient, GOES_ON, Hello, VERSION, Welcome};
+use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, FromClient, GOES_ON, Hello, VERSION, Welcome};
 
 use super::far::{Far, Handles};
 use super::rules::May;
@@ -337,7 +337,7 @@ fn welcome(
     // Who has one handle that was handed on cannot get it again: it goes with the session of who handed it on.
     let known = match session.bound {
         Some(_) => FEATURE_LOGS,
-        None => FEATURE_LOGS | GOES_ON,
+        None => FEATURE_LOGS | FEATURE_OWNERSHIP | GOES_ON,
     };
     let features = hello.features & known;
     let welcome = Welcome {

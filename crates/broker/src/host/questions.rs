@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use baio_engine::Errno;
 use baio_storage::{Core, Error, Fault, Result};
-use baio_words::session::{Answer, FEATURE_LOGS, GOES_ON, Question, StatusWords};
+use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Question, StatusWords};
 use baio_words::{Access, Identity};
 
 use super::Broker;
@@ -21,6 +21,9 @@ impl Broker {
         let Some(open) = &mut session.open else { return };
         let is_of_logs = matches!(question, Question::ClaimLog { .. } | Question::ReleaseLog { .. });
         if is_of_logs && open.features & FEATURE_LOGS == 0 {
+            return self.violated(number);
+        }
+        if matches!(question, Question::ChangeOwnership { .. }) && open.features & FEATURE_OWNERSHIP == 0 {
             return self.violated(number);
         }
         let name = question.name();

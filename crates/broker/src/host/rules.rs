@@ -21,7 +21,7 @@ pub struct May {
     pub read: bool,
     /// Open segments to write, where reading is allowed too.
     pub write: bool,
-    /// Create, delete, resize and rename segments, set quotas, freeze, defragment, check.
+    /// Create, delete, resize and rename segments, change their ownership, set quotas, freeze, defragment, check.
     pub manage: bool,
 }
 
@@ -57,6 +57,7 @@ impl May {
             | Question::Delete { .. }
             | Question::Resize { .. }
             | Question::Rename { .. }
+            | Question::ChangeOwnership { .. }
             | Question::SetQuota { .. }
             | Question::Freeze
             | Question::Defrag

@@ -2,7 +2,7 @@
 
 use super::{Core, OperationId};
 use crate::error::Result;
-use crate::identity::Identity;
+use crate::identity::{Identity, OwnershipChange};
 use crate::operation::Operation;
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
@@ -71,6 +71,22 @@ impl Core {
         operation: OperationName,
     ) -> Result<OperationId> {
         let operation = self.rename_of(who, owner_uid, old, new, operation)?;
+        Ok(self.begin(operation))
+    }
+
+    /// As [`Core::begin_change_ownership`], under this name.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_change_ownership_as(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        change: OwnershipChange,
+        operation: OperationName,
+    ) -> Result<OperationId> {
+        let operation = self.ownership_of(who, owner_uid, name, change, operation)?;
         Ok(self.begin(operation))
     }
 }

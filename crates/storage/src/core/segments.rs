@@ -2,7 +2,7 @@
 
 use super::{Core, OperationId};
 use crate::error::{Error, Fault, Result};
-use crate::identity::{Access, Identity, Sight};
+use crate::identity::{Access, Identity, OwnershipChange, Sight};
 use crate::object::{ObjectState, Target};
 use crate::operation::check::CheckVolume;
 use crate::operation::create::{Create, CreateOptions};
@@ -92,6 +92,21 @@ impl Core {
     /// As [`Core::begin_create`], for either name.
     pub fn begin_rename(&mut self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<OperationId> {
         let operation = self.rename_of(who, owner_uid, old, new, OperationName::NONE)?;
+        Ok(self.begin(operation))
+    }
+
+    /// Begins to give a segment another owner, group or mode.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_change_ownership(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        change: OwnershipChange,
+    ) -> Result<OperationId> {
+        let operation = self.ownership_of(who, owner_uid, name, change, OperationName::NONE)?;
         Ok(self.begin(operation))
     }
 
@@ -217,6 +232,38 @@ impl Core {
         let object = self.object_name(owner_uid, new);
         let name = SegmentName::new(new).map_err(|error| Error::new("rename", &object, error))?;
         Ok(Operation::Rename(Rename::new(subject, name, object, operation)))
+    }
+
+    /// Gives a segment another owner, group or mode. Its handles stay valid, and may do what they could: rights are looked at when
+    /// something is opened. A segment of a new owner is charged to that one, and its name is the new owner's.
+    ///
+    /// The mode is the owner's to change, and the group to one that he is in; uid 0 may all, and only uid 0 gives a segment away.
+    ///
+    /// # Errors
+    /// `NotFound`, `Access`, `Group`, `Exists` where the new owner has a segment of that name, `OverQuota`, `TableFull`; or what the
+    /// system said.
+    pub fn change_ownership(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        change: OwnershipChange,
+    ) -> Result<SegmentInfo> {
+        let operation = self.ownership_of(who, owner_uid, name, change, OperationName::NONE)?;
+        self.run_on_segment(operation)
+    }
+
+    pub(super) fn ownership_of(
+        &self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        change: OwnershipChange,
+        operation: OperationName,
+    ) -> Result<Operation> {
+        let subject = self.subject("change the ownership of", who, owner_uid, name)?;
+        let object = self.object_name(change.owner_uid.unwrap_or(owner_uid), name);
+        Ok(Operation::Rename(Rename::of_owner(subject, change, object, operation)))
     }
 
     /// Sets what an owner may hold, in blocks and segments; uid 0 may, and the user that the volume's file belongs to. The limits of

@@ -9,6 +9,8 @@ use super::{Errno, Error, Fault};
 const OPERATIONS: &[&str] = &[
     "answer",
     "change",
+    "change ownership",
+    "change the ownership of",
     "check",
     "close",
     "connect",

@@ -19,8 +19,9 @@ use crate::volume::Volume;
 use crate::volume::accounts::{EVERYBODY_ELSE, Usage, kept_back};
 use crate::volume::inspect::SegmentInfo;
 
-/// No group at all: the id that system calls take for none.
-const NO_GROUP: u32 = u32::MAX;
+/// No group at all: the id that system calls take for none. Such is the group of a segment that uid 0 made for somebody else
+/// without naming one.
+pub const NO_GROUP: u32 = u32::MAX;
 
 /// What the segment is to be like.
 #[derive(Clone, Copy, Debug)]

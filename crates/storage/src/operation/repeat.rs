@@ -17,6 +17,7 @@
 //! | rename | a segment of the new name with this id | done: the segment |
 //! | rename | a tombstone of the old name with this id, and the same segment under the new name | done: the segment as it is now |
 //! | rename | a segment of the old name with any id, a tombstone with another, or nothing | `EINDETERMINATE` |
+//! | change of ownership | as a rename; the key that it gives may be the one that the segment has | |
 //! | any | it has no id | `EINDETERMINATE` |
 //!
 //! Why nothing is done when no trace is found: the next operation on a segment writes its own name over the trace, a slot that is given up may be

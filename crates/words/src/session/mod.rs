@@ -56,6 +56,8 @@ pub const GOES_ON: u64 = 1;
 pub const MAGIC: [u8; 4] = *b"baio";
 /// The feature of logs: `ClaimLog`, `ReleaseLog` and `LogClaimed` exist.
 pub const FEATURE_LOGS: u64 = 1 << 8;
+/// The feature of ownership: `ChangeOwnership` exists.
+pub const FEATURE_OWNERSHIP: u64 = 1 << 9;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 /// The longest text in bytes.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::RANGES_MAX;
 use super::codec::{Field, Malformed, Reader, TooLong, Writer, choice, kinds, record};
 use crate::entry::HandleWords;
-use crate::identity::Access;
+use crate::identity::{Access, OwnershipChange};
 use crate::operation_name::OperationName;
 
 /// What a client asks.
@@ -62,6 +62,18 @@ pub enum Question {
         old: String,
         /// Its new name.
         new: String,
+    },
+    /// With the feature [`FEATURE_OWNERSHIP`](super::FEATURE_OWNERSHIP): give a segment another owner, group or mode. Answered by
+    /// `Segment`.
+    ChangeOwnership {
+        /// What the client calls it.
+        operation: OperationName,
+        /// Whose it is.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// What becomes another.
+        change: OwnershipChange,
     },
     /// Open a segment. Answered by `Opened`. The ring closes the handle.
     Open {
@@ -217,11 +229,18 @@ kinds! { Question {
     0x0120 OpenKnown "open known" { owner_uid, name, access, identity };
     0x0121 Opening "opening";
 
+    0x0128 ChangeOwnership "change ownership" { operation, owner_uid, name, change };
+
     0x0130 ClaimLog "claim log" { handle };
     0x0131 ReleaseLog "release log" { handle };
 } }
 
 record!(OperationName { id, is_repeat });
+record!(OwnershipChange {
+    owner_uid,
+    owner_gid,
+    mode
+});
 
 impl Field for ZeroWords {
     fn put(&self, writer: &mut Writer) {
