@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::printable::readable;
 
 /// The environment variable that names their directories, with colons between.
 pub const DIRECTORY: &str = "BAIO_LIBRARIES";
@@ -54,10 +55,7 @@ impl DropIn {
             .iter()
             .find(|directory| directory.join(self.file()).is_file());
         let Some(found) = found else {
-            let searched: Vec<_> = directories
-                .iter()
-                .map(|directory| directory.display().to_string())
-                .collect();
+            let searched: Vec<_> = directories.iter().map(readable).collect();
             return Err(
                 Failure::new(operation, "ENOENT", format!("not in {}", searched.join(", ")))
                     .on(self.file())
@@ -70,7 +68,7 @@ impl DropIn {
         };
         let found = found.canonicalize().map_err(|error| {
             Failure::from_io(operation, &error)
-                .on(found.display().to_string())
+                .on(readable(found))
                 .needing("a directory that can be looked up")
                 .cured_by("name another by --libraries")
         })?;
@@ -86,7 +84,7 @@ impl DropIn {
                 "EINVAL",
                 "the loader's lists have no way to write a colon, a semicolon, a space or a dollar sign",
             )
-            .on(found.display().to_string())
+            .on(readable(found))
             .needing("a directory without them in its path")
             .cured_by("copy the library to another directory and name that by --libraries"));
         }

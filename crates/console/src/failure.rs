@@ -250,7 +250,7 @@ fn need_of(fault: &Fault) -> Option<String> {
     let need = match fault {
         Fault::Setup(error) => match error.errno {
             Errno::ENOENT => "a file or a device that exists",
-            Errno::EACCES => "the permission to open it",
+            Errno::EACCES | Errno::EPERM => "the permission to open it",
             Errno::EISDIR => "a file or a device",
             Errno::EEXIST => "a file that does not exist yet",
             _ => return None,
@@ -280,6 +280,9 @@ fn cure_of(fault: &Fault) -> Option<String> {
     };
     let cure = match error.errno {
         Errno::EISDIR => "name a file in it",
+        Errno::EPERM => {
+            "let the container have it (its list of devices), or run where nothing forbids it (a seal, an attribute, a policy)"
+        }
         Errno::EBUSY => "unmount it, or stop what holds it",
         Errno::EEXIST => "name a file that does not exist yet",
         Errno::EROFS => "make the file system writable, or choose another one",
@@ -357,6 +360,17 @@ mod tests {
              ended, start it again (`baio serve`), and read back what was being written"
         );
         assert!(!told("vol#a").contains("broker"));
+    }
+
+    #[test]
+    fn what_a_container_forbids_has_a_cure() {
+        let refused = baio_engine::SetupError::new("open", "/dev/sda".into(), Errno::EPERM);
+        let error = baio_storage::Error::new("open", "/dev/sda", refused);
+        let told = Failure::from_storage("dd", "/dev/sda", &error).to_string();
+        assert!(
+            told.contains("needed: the permission") && told.contains("cure: let the container have it"),
+            "{told}"
+        );
     }
 
     #[test]

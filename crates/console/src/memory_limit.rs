@@ -33,6 +33,11 @@ impl Room {
         }
     }
 
+    /// What the memory cgroup of this process allows, where it allows less than everything.
+    pub fn limit(self) -> Option<u64> {
+        self.cgroup
+    }
+
     /// How many buffers of this size have room: one at least, and no more than `most`.
     pub fn buffers(self, each: u64, most: u32) -> u32 {
         let fit = self.bytes.checked_div(each).unwrap_or(u64::MAX);

@@ -6,7 +6,9 @@
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use baio_engine::Errno;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
@@ -26,6 +28,25 @@ pub trait Answer: Serialize {
     fn exit_status(&self) -> ExitStatus {
         ExitStatus::Success
     }
+}
+
+/// Was standard output closed when the program began?
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Standard output was closed when the program began: what the language has put in its place hears all, and tells nobody.
+pub fn standard_output_is_closed() {
+    CLOSED.store(true, Ordering::Relaxed);
+}
+
+/// Writes on standard output by `write`, to the last byte.
+///
+/// # Errors
+/// It cannot be written; it was closed: `EBADF`.
+pub fn write_out(write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    if CLOSED.load(Ordering::Relaxed) {
+        return Err(Errno::EBADF.into());
+    }
+    write().and_then(|()| io::stdout().flush())
 }
 
 /// Where and in which form answers go.
@@ -62,17 +83,18 @@ impl Output {
     }
 
     fn tell_answer(self, answer: &impl Answer) -> ExitStatus {
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        let written = self.write_answer(answer, &mut out);
-        match written.and_then(|()| out.flush()) {
+        let mut text = Vec::new();
+        let written = self.write_answer(answer, &mut text);
+        let all = || match text.is_empty() {
+            true => Ok(()),
+            false => write_out(|| io::stdout().write_all(&text)),
+        };
+        match written.and_then(|()| all()) {
             Ok(()) => answer.exit_status(),
             // Whoever closed the pipe, as `head` does, had enough; the work itself is done.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => answer.exit_status(),
-            Err(error) => {
-                // Standard output is what failed: not even an object can be printed on it.
-                let failure = Failure::from_io("", &error).on("standard output");
-                Output::Text.tell_failure(&failure)
-            }
+            // Standard output is what failed: not even an object can be printed on it.
+            Err(error) => Output::Text.tell_failure(&unwritten(&error)),
         }
     }
 
@@ -82,6 +104,12 @@ impl Output {
             Output::Json => write_object(out, &versioned(answer)?),
         }
     }
+}
+
+/// The failure to write an answer.
+pub fn unwritten(error: &io::Error) -> Failure {
+    let failure = Failure::from_io("", error).on("standard output");
+    failure.cured_by("let it lead to where there is room for the answer")
 }
 
 /// How the cells of a column stand.

@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::printable::readable;
 
 /// Begins the target of a served volume.
 const SERVED: &[u8] = b"unix:";
@@ -153,10 +154,10 @@ impl From<OsString> for TypedTarget {
     }
 }
 
-/// The text as typed, with a replacement character for what is no UTF-8.
+/// The text as typed, with `\xff` for a byte that is no UTF-8.
 impl fmt::Display for TypedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.to_string_lossy())
+        f.write_str(&readable(&self.0))
     }
 }
 
