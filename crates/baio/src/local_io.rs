@@ -243,7 +243,7 @@ impl<T> fmt::Debug for Event<T> {
 }
 
 impl<T> Event<T> {
-    /// Waits for its end in this thread, driving the link meanwhile.
+    /// Waits for its end in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
     ///
     /// # Errors
     /// As its future; and that the link could not be driven to its end.
@@ -302,7 +302,7 @@ impl<B: IoBuf> StreamRequest<B> {
         self.work.stage = Stage::Refused(error);
     }
 
-    /// Waits for its end in this thread, driving the link meanwhile.
+    /// Waits for its end in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
     ///
     /// # Errors
     /// As its future; and that the link could not be driven to its end.

@@ -109,7 +109,7 @@ impl<L: Link, T> Operation<L, T> {
         (self, watch)
     }
 
-    /// Waits for its end in this thread, driving the link meanwhile.
+    /// Waits for its end in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
     ///
     /// # Errors
     /// As its future; and that the link could not be driven to its end.

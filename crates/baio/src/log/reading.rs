@@ -187,7 +187,7 @@ impl<L: Link> fmt::Debug for NextRecord<'_, L> {
 }
 
 impl<L: Link> NextRecord<'_, L> {
-    /// Waits in this thread, driving the link meanwhile.
+    /// Waits in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
     ///
     /// # Errors
     /// As the future; and that the link could not be driven.

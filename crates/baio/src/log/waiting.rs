@@ -102,7 +102,7 @@ impl<L: Link> Room<L> {
         }
     }
 
-    /// Waits in this thread, driving the link meanwhile.
+    /// Waits in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
     ///
     /// # Errors
     /// A write failed, or the log was closed; it is more than the log ever takes; or the link could not be driven.
