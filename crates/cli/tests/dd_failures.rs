@@ -321,3 +321,54 @@ fn a_closed_standard_input_or_output_is_no_target() {
     }
     assert_eq!(place.read("keep"), b"this");
 }
+
+/// GNU dd tells by its status that it could not say what it had to.
+#[test]
+fn what_cannot_be_said_is_told_by_the_status() {
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    place.write("in", &random_bytes(1000, 3));
+    for said_to in ["2>/dev/full", "2>&-", "2>/dev/null"] {
+        for operands in ["", "status=noxfer", "status=none", "skip=9"] {
+            let line = format!("if=in of=out {operands} {said_to}");
+            let [theirs, ours] = ["dd".to_owned(), format!("{BAIO} dd")]
+                .map(|program| place.shell(&format!("{program} {line}")).status());
+            assert_eq!(ours, theirs, "{line}");
+            let copied = if operands == "skip=9" { 0 } else { 1000 };
+            assert_eq!(place.read("out").len(), copied, "{line}");
+        }
+    }
+}
+
+/// Nobody reads there: an open would wait for ever.
+#[test]
+fn a_seek_on_a_named_pipe_is_refused_before_it_is_opened() {
+    let place = Place::new();
+    place.write("in", &random_bytes(1000, 3));
+    place.shell("mkfifo pipe").succeeds();
+    let told = place
+        .shell(&format!("timeout 60 {BAIO} dd if=in of=pipe seek=1"))
+        .fails_with(1);
+    assert!(told.errors().contains("cannot seek"), "{}", told.errors());
+}
+
+/// Each write is durable by itself, the size that zeros at the end leave is not: one system call more makes it so.
+#[test]
+fn the_size_of_a_durable_copy_is_durable_too() {
+    let place = Place::new();
+    let mut bytes = random_bytes(4096, 3);
+    bytes.resize(8192, 0);
+    place.write("in", &bytes);
+    let calls = |flag: &str| {
+        let line = format!("dd if=in of=out bs=4K conv=sparse {flag} backend=sync --json");
+        let told = place.baio(&line).succeeds().json();
+        assert_eq!(place.read("out").len(), 8192);
+        told["system_calls"].as_u64().unwrap()
+    };
+    let unsafe_calls = calls("");
+    for flag in ["oflag=dsync", "oflag=sync"] {
+        assert_eq!(calls(flag), unsafe_calls + 1, "{flag}");
+    }
+}

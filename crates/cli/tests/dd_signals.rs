@@ -276,3 +276,40 @@ fn who_wants_posix_to_the_letter_dies_of_the_first() {
     drop(stays);
     assert_eq!((errors.as_str(), signal), ("", Some(10)));
 }
+
+/// The first process of a container: the kernel lets it die of no signal that it has no handler for.
+#[test]
+fn an_interrupt_of_the_first_process() {
+    if !support::is_root() {
+        return;
+    }
+    let place = Place::new();
+    for twice in [false, true] {
+        let line = format!("--pid --fork {BAIO} dd if=/dev/zero of=/dev/null bs=4K");
+        let mut running = Running::start(&place, "unshare", &line);
+        let unshare = running.child.id();
+        let mut inner = None;
+        until("it runs", || {
+            let children = format!("/proc/{unshare}/task/{unshare}/children");
+            let children = std::fs::read_to_string(children).unwrap_or_default();
+            inner = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+            inner.is_some()
+        });
+        let inner = Pid::from_raw(inner.unwrap()).unwrap();
+        let says_figures = |running: &Running| {
+            let mut watched = [PollFd::new(running.errors.get_ref(), PollFlags::IN)];
+            poll(&mut watched, Some(&rustix::event::Timespec::default())).unwrap() > 0
+        };
+        until("it hears signals", || {
+            let _ = kill_process(inner, Signal::USR1);
+            says_figures(&running)
+        });
+        let _ = kill_process(inner, Signal::INT);
+        if twice {
+            let _ = kill_process(inner, Signal::INT);
+        }
+        drop(running.child.stdout.take());
+        until("it ends", || running.child.try_wait().unwrap().is_some());
+        assert_eq!(running.child.wait().unwrap().code(), Some(130));
+    }
+}

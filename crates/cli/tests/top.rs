@@ -44,8 +44,13 @@ fn one_table_is_of_one_second() {
         assert_eq!(of["requests_per_second"], 0, "{view}");
     }
     assert_eq!(view["totals"]["uid"], Value::Null);
-    let text = place.baio("top --socket vol.sock --once").succeeds();
+    let text = place.baio("top unix:vol.sock --once").succeeds();
     let text = String::from_utf8(text.out().to_vec()).unwrap();
+    // What is not of the last second says so.
+    assert!(
+        text.lines().next().unwrap().ends_with("P50-US-EVER  P99-US-EVER"),
+        "{text}"
+    );
     let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
     let firsts: Vec<_> = text.lines().filter_map(first).collect();
     assert_eq!(firsts, ["UID", "all", uid.to_string().as_str()], "{text}");
@@ -75,6 +80,10 @@ fn without_a_terminal_it_prints_until_the_broker_has_gone() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let place = Place::new();
+    place.baio("top").fails_with(2);
+    place.baio("top unix:vol.sock --socket vol.sock").fails_with(2);
+    let said = place.baio("top vol --once --json").fails_with(2).error();
+    assert!(said["need"].as_str().unwrap().contains("unix:SOCKET"), "{said}");
     let said = place.baio("top --socket vol.sock --json").fails_with(2).json();
     assert!(said["error"]["cure"].as_str().unwrap().contains("--once"), "{said}");
     let error = place.baio("top --socket vol.sock --once --json").fails_with(1).error();

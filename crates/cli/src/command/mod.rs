@@ -21,6 +21,7 @@
 //! | `making.rs` | a change of a segment that takes long, and how far it has come |
 //! | `served.rs` | how commands reach what a broker serves |
 //! | `shown.rs` | how volumes and segments are shown |
+//! | `end_by.rs` | the end by a signal that was heard |
 //!
 //! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
 
@@ -31,6 +32,7 @@ pub(crate) mod dd;
 pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod doctor;
+mod end_by;
 pub(crate) mod format;
 pub(crate) mod freeze;
 mod inherited;

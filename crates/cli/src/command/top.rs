@@ -17,8 +17,13 @@ use std::time::{Duration, Instant};
 use baio::{Link, Remote};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::output::{Answer, Output};
+use baio_console::named::Reached;
+use baio_console::output::{Answer, Output, write_out};
+use baio_console::printable::readable;
+use baio_console::target::TypedTarget;
 use clap::Args;
+
+use crate::command::served;
 
 use rates::{Look, View};
 
@@ -28,17 +33,24 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// `baio top`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rates are of the last second; errors, violations and the times of requests since the broker started. Uid 0 and the user that the
+Rates are of the last second; errors, violations and the times of requests (EVER) since the broker started. Uid 0 and the user that the
 broker runs as see everybody, others see themselves. On a terminal: q or Ctrl-C ends it. Elsewhere: a table each second.
 
 Examples:
-  baio top --socket /run/baio/vol.sock
+  baio top unix:/run/baio/vol.sock
   baio top --socket /run/baio/vol.sock --once
-  baio top --socket /run/baio/vol.sock --once --json")]
+  baio top unix:/run/baio/vol.sock --once --json")]
 pub(crate) struct TopArgs {
-    /// The broker's socket
+    /// The broker
+    #[arg(
+        value_name = "unix:SOCKET",
+        required_unless_present = "socket",
+        conflicts_with = "socket"
+    )]
+    broker: Option<TypedTarget>,
+    /// The same by its socket's path
     #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    socket: Option<PathBuf>,
     /// Print one table, of one second, and end
     #[arg(long)]
     once: bool,
@@ -52,6 +64,22 @@ impl TopArgs {
             false => Ok(()),
         }
     }
+
+    /// The broker's socket.
+    fn socket(&self) -> Result<PathBuf, Failure> {
+        let typed = match (&self.broker, &self.socket) {
+            (Some(typed), _) => typed,
+            (None, Some(path)) => return Ok(path.clone()),
+            (None, None) => return Err(Failure::usage("top", "a broker is missing")),
+        };
+        match Reached::resolve("top", typed)? {
+            Reached::Served(served) => served::volume("top", typed, served).map(|served| served.socket),
+            Reached::Here(_) => Err(Failure::usage("top", "this is no broker")
+                .on(typed.to_string())
+                .needing("unix:SOCKET, where one serves")
+                .cured_by("write unix: before its socket, or start one (`baio serve`)")),
+        }
+    }
 }
 
 /// A broker that is looked at.
@@ -62,7 +90,7 @@ struct Watched {
 
 impl Watched {
     fn connect(path: &Path) -> Result<Watched, Failure> {
-        let socket = path.display().to_string();
+        let socket = readable(path);
         let link = Remote::connect(path).map_err(|error| Failure::from_storage("top", socket.clone(), &error))?;
         Ok(Watched { link, socket })
     }
@@ -79,7 +107,7 @@ impl Watched {
 
 /// Looks, until it is told to end.
 pub(crate) fn run(args: &TopArgs, output: Output) -> ExitStatus {
-    let watched = match Watched::connect(&args.socket) {
+    let watched = match args.socket().and_then(|socket| Watched::connect(&socket)) {
         Ok(watched) => watched,
         Err(failure) => return output.tell_failure(&failure),
     };
@@ -114,7 +142,7 @@ fn print_each(watched: &Watched) -> Result<(), Failure> {
         let written = view
             .write_text(&mut page)
             .and_then(|()| writeln!(page))
-            .and_then(|()| io::stdout().write_all(&page));
+            .and_then(|()| write_out(|| io::stdout().write_all(&page)));
         match written {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),

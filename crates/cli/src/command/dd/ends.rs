@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
 use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::printable::readable;
 use baio_console::target::{Served, TypedTarget};
 use baio_engine::{Config, Durability, Errno, Kind};
 use baio_storage::{Access, Handle, Identity, Mode};
@@ -541,7 +542,7 @@ impl Typed {
     fn typed(&self) -> String {
         match self {
             Typed::Standard(name) => (*name).to_owned(),
-            Typed::File(path) => path.to_string_lossy().into_owned(),
+            Typed::File(path) => readable(path),
             Typed::Segment(segment) => segment.typed.clone(),
             Typed::Served(served, _) => served.typed.clone(),
         }

@@ -77,14 +77,15 @@ const SLOTS_SPARE: u32 = 128;
 const ARENA_WORD: u64 = 256 << 10;
 
 /// Copies.
-pub(crate) fn run(operands: DdOperands) -> Result<Summary, Failure> {
-    let buffer_bytes = buffer_bytes(&operands)?;
+pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
+    let memory = Buffers::of(&operands)?;
+    operands.depth = memory.depth;
     let signals = Signals::default();
     let hearing = signals.hear()?;
-    let (mut cores, ends) = Ends::open(&operands, config(&operands, buffer_bytes), &signals)?;
+    let (mut cores, ends) = Ends::open(&operands, config(&operands, memory.piece), &signals)?;
     // Not before: an open that waits (of a named pipe) ends by the signal itself.
     hearing.add_interrupts(&signals)?;
-    let copied = Job::new(&mut cores, &ends, &operands, &signals).run();
+    let copied = Job::new(&mut cores, &ends, &operands, memory.piece, &signals).run();
     drop(ends);
     let copied = match copied {
         Err(Halt::Interrupted) => {
@@ -99,7 +100,12 @@ pub(crate) fn run(operands: DdOperands) -> Result<Summary, Failure> {
         Ok(summary) => Ok(summary),
     };
     let closed = cores.close();
-    copied.and_then(|summary| closed.map(|()| summary))
+    let copied = copied.and_then(|summary| closed.map(|()| summary))?;
+    match diagnostics::were_lost() {
+        false => Ok(copied),
+        // As GNU dd: the copy is done, and what was asked for beside it is not.
+        true => Err(Failure::new("dd", "EIO", "not all that was to be said could be written").on("standard error")),
+    }
 }
 
 /// What either copy came to.
@@ -126,12 +132,21 @@ struct Job<'a> {
     figures: Figures,
     /// Pieces are cut at multiples of this.
     unit: u64,
+    /// Bytes of a piece: a record, or as much of one as there is memory for.
+    piece: u64,
     buffer_bytes: usize,
 }
 
 impl<'a> Job<'a> {
-    fn new(cores: &'a mut Cores, ends: &'a Ends, operands: &'a DdOperands, signals: &'a Signals) -> Job<'a> {
+    fn new(
+        cores: &'a mut Cores,
+        ends: &'a Ends,
+        operands: &'a DdOperands,
+        piece: u64,
+        signals: &'a Signals,
+    ) -> Job<'a> {
         let unit = BLOCK.max(ends.input.align).max(ends.output.align);
+        let piece = round_up(piece, unit);
         Job {
             cores,
             ends,
@@ -140,7 +155,9 @@ impl<'a> Job<'a> {
             meter: Meter::start(operands.status),
             figures: Figures::default(),
             unit,
-            buffer_bytes: (round_up(operands.block_size, unit) + 2 * unit) as usize,
+            piece,
+            // A block before and behind it where both ends cut it differently.
+            buffer_bytes: (piece + 2 * unit) as usize,
         }
     }
 
@@ -287,7 +304,7 @@ impl<'a> Job<'a> {
         let block = operands.block_size;
         let whole_blocks = output.is_segment() || output.align > 1;
         let cuts = Cuts {
-            piece: round_up(block, self.unit),
+            piece: self.piece,
             unit: self.unit,
             seek: output.origin,
         };
@@ -301,7 +318,8 @@ impl<'a> Job<'a> {
         // Where any byte will do, records are written as they come.
         let cuts = if whole_blocks { cuts } else { Cuts { unit: 1, ..cuts } };
         let short_reads = self.short_reads();
-        Source::InOrder(Stream::new(block, short_reads, operands.count, cuts, bounds))
+        let part = self.piece.min(block);
+        Source::InOrder(Stream::new((block, part), short_reads, operands.count, cuts, bounds))
     }
 
     /// Makes durable what `conv=` asks for. What went through a cache because it did not end on whole sectors is synced unasked, as
@@ -372,25 +390,42 @@ fn count_bytes(operands: &DdOperands) -> u64 {
     operands.count.map_or(u64::MAX, bytes)
 }
 
-/// Bytes of one buffer: a piece, and a block before and behind it where both ends cut it differently.
-fn buffer_bytes(operands: &DdOperands) -> Result<u64, Failure> {
-    let depth = u64::from(operands.depth);
-    let block = operands.block_size.max(operands.output_block);
-    // A copy in order has a record, a block, what is gathered and the request's own, and one request at a time.
-    let depth = if operands.need_order() { depth.max(4) } else { depth };
-    let total = block.saturating_mul(depth);
-    let room = Room::here();
-    if total > room.bytes {
-        let said = format!("bs={block} times iodepth={depth} is {total} bytes of memory");
-        return Err(Failure::usage("dd", said)
-            .on("bs= and iodepth=")
-            .needing(room.need())
-            .cured_by("choose a smaller bs= or iodepth="));
-    }
-    Ok(round_up(block, BLOCK) + 2 * BLOCK)
+/// What memory there is for.
+struct Buffers {
+    /// Bytes of a piece.
+    piece: u64,
+    /// How many of them are under way at once.
+    depth: u32,
 }
 
-fn config(operands: &DdOperands, buffer_bytes: u64) -> Config {
+impl Buffers {
+    /// So many pieces of a record each as are asked for; where memory is short fewer, and smaller ones where nobody can see it.
+    fn of(operands: &DdOperands) -> Result<Buffers, Failure> {
+        /// A copy in order has a record, a block, what is gathered and the request's own. One with fewer pieces under way would be none.
+        const FEWEST: u64 = 4;
+        let room = Room::here();
+        let block = operands.block_size.max(operands.output_block);
+        let most = round_up(room.bytes / FEWEST, BLOCK);
+        if operands.need_order() && block > most {
+            let said = format!(
+                "a record of {block} bytes takes {} of memory",
+                block.saturating_mul(FEWEST)
+            );
+            return Err(Failure::usage("dd", said)
+                .on("bs=, ibs= and obs=")
+                .needing(room.need())
+                .cured_by("choose smaller ones"));
+        }
+        let piece = block.min(most).max(1);
+        Ok(Buffers {
+            piece,
+            depth: room.buffers(piece, operands.depth),
+        })
+    }
+}
+
+fn config(operands: &DdOperands, piece: u64) -> Config {
+    let buffer_bytes = round_up(piece, BLOCK) + 2 * BLOCK;
     // One buffer more gathers what a stream gives, and one more is read into meanwhile.
     let count = u64::from(operands.depth) + 2;
     let each = buffer_bytes.max(BLOCK);

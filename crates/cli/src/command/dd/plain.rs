@@ -182,6 +182,10 @@ fn directory(typed: &str) -> Result<Plain, Failure> {
 
 /// Opens, and if it may be makes, the file of `of=`.
 pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Plain, Failure> {
+    if begin.offset > 0 && is_fifo(path) {
+        // Before it is opened: that waits for a reader.
+        return Err(no_positions(begin.typed, begin.offset));
+    }
     refuse_volume(path, begin.typed)?;
     let made = path.symlink_metadata().is_err();
     let mut positioned = None;
@@ -401,6 +405,19 @@ pub(super) fn is_stream(path: &Path) -> bool {
         let kind = metadata.file_type();
         !(kind.is_file() || kind.is_block_device() || kind.is_dir())
     })
+}
+
+fn is_fifo(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// The refusal of `seek=` on what has no positions.
+pub(super) fn no_positions(typed: &str, seek: u64) -> Failure {
+    Failure::new("dd", "ESPIPE", "cannot seek: Illegal seek")
+        .on(typed)
+        .at(seek)
+        .needing("an output with positions: a file, a device or a segment")
+        .cured_by("leave out seek=")
 }
 
 /// `/dev/zero`, `/dev/urandom` and their like. The kernel ends a read of them early when something else is to be done,

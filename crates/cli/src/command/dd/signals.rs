@@ -12,7 +12,8 @@ use baio_console::failure::Failure;
 use baio_engine::Doorbell;
 use baio_process::signals::is_ignored;
 use signal_hook::consts::{SIGINT, SIGUSR1};
-use signal_hook::low_level::emulate_default_handler;
+
+use crate::command::end_by::{end_by, end_by_if};
 
 /// What has been heard.
 #[derive(Clone, Default)]
@@ -92,7 +93,7 @@ impl Signals {
 
     /// Ends the program as SIGINT does when nobody hears it.
     pub(super) fn end(&self) {
-        let _ = emulate_default_handler(SIGINT);
+        end_by(SIGINT);
     }
 }
 
@@ -108,7 +109,7 @@ impl Hearing {
         }
         let interrupted = &signals.0.interrupted;
         // In this order: the first one passes by a flag that is not set yet.
-        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(interrupted))
+        end_by_if(SIGINT, interrupted)
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(interrupted)))
             .and_then(|_| self.0.add_signal(SIGINT))
             .map_err(|error| Failure::from_io("dd", &error).on("signals"))

@@ -1,12 +1,11 @@
 //! `skip=` and `seek=`: only numbers where bytes can be reached at any offset; work on streams.
 
 use baio_console::diagnostics;
-use baio_console::failure::Failure;
 use baio_storage::{SegmentOp, SegmentRequest};
 
 use super::Job;
 use super::ends::EndKind;
-use super::plain::Flow;
+use super::plain::{Flow, no_positions};
 use super::work::Halt;
 use crate::operands::{Amount, ShortReads, Status};
 
@@ -19,12 +18,7 @@ impl Job<'_> {
         if output.flow == Flow::Anywhere || seek == 0 || output.move_position(seek) {
             return Ok(());
         }
-        Err(Failure::new("dd", "ESPIPE", "cannot seek: Illegal seek")
-            .on(output.typed.clone())
-            .at(seek)
-            .needing("an output with positions: a file, a device or a segment")
-            .cured_by("leave out seek=")
-            .into())
+        Err(no_positions(&output.typed, seek).into())
     }
 
     /// `skip=` on a stream moves its position, or else reads what is to be passed over.
@@ -72,7 +66,7 @@ impl Job<'_> {
         let mut dropped = 0;
         while dropped < len {
             let mut buffer = self.cores.buffer(self.buffer_bytes)?;
-            buffer.set_len((len - dropped) as usize);
+            buffer.set_len((len - dropped).min(self.piece) as usize);
             let op = SegmentOp::Read { offset: dropped };
             let request = SegmentRequest {
                 mode: input.mode,
@@ -81,7 +75,7 @@ impl Job<'_> {
             let outcome = self.run_one(input, request)?;
             let read = outcome.result.map_err(|error| input.failed(&error))?;
             dropped += u64::from(read);
-            if read == 0 || self.short_reads() == ShortReads::Count {
+            if read == 0 || self.short_reads() == ShortReads::Count && u64::from(read) < self.piece {
                 break;
             }
         }

@@ -61,6 +61,8 @@ struct Gathered {
 /// The state of a stream.
 pub(super) struct Stream {
     block: u64,
+    /// No read is longer.
+    part: u64,
     short_reads: ShortReads,
     cuts: Cuts,
     bounds: Bounds,
@@ -88,7 +90,7 @@ pub(super) enum Taken {
 
 impl Stream {
     pub(super) fn new(
-        block: u64,
+        (block, part): (u64, u64),
         short_reads: ShortReads,
         count: Option<Amount>,
         cuts: Cuts,
@@ -96,6 +98,7 @@ impl Stream {
     ) -> Stream {
         Stream {
             block,
+            part,
             short_reads,
             cuts,
             bounds,
@@ -113,7 +116,7 @@ impl Stream {
     /// Bytes to be read next; `None` when enough has been read, or what has been read waits to be written.
     pub(super) fn wants(&self) -> Option<u64> {
         let wanted = self.allowance.record(self.block).saturating_sub(self.record);
-        (!self.ended && self.pieces.is_empty() && wanted > 0).then_some(wanted)
+        (!self.ended && self.pieces.is_empty() && wanted > 0).then_some(wanted.min(self.part))
     }
 
     /// Where the next byte stands.

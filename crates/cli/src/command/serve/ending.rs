@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use baio_broker::host::{Ruler, Stop};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 
 use super::notify::Manager;
 use super::{grants, say};
+use crate::command::end_by::end_by;
 
 /// SIGHUP ends nothing from here on; the others still end the process.
 ///
@@ -41,9 +41,7 @@ pub(super) fn on_signals(
                         reread(path, ruler);
                     }
                 }
-                _ if is_ending => {
-                    let _ = emulate_default_handler(signal);
-                }
+                _ if is_ending => end_by(signal),
                 _ => {
                     is_ending = true;
                     let _ = manager.tell("STOPPING=1");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use baio::{BrokerStatus, Link, OwnerStatus, Remote};
 use baio_console::failure::Failure;
 use baio_console::output::{Align, Answer, Table};
+use baio_console::printable::readable;
 use baio_console::size::format_size;
 use serde::Serialize;
 
@@ -80,7 +81,7 @@ impl Figures {
 
 /// Connects, and asks.
 pub(crate) fn run(socket: &Path) -> Result<Shown, Failure> {
-    let typed = socket.display().to_string();
+    let typed = readable(socket);
     let failed = |error: baio::Error| Failure::from_storage("serve", typed.clone(), &error);
     let link = Remote::connect(socket).map_err(failed)?;
     let status = link.status().wait().map_err(failed)?;
@@ -123,8 +124,8 @@ impl Answer for Shown {
             ("WRITTEN", Align::Right),
             ("ERRORS", Align::Right),
             ("VIOLATIONS", Align::Right),
-            ("P50-US", Align::Right),
-            ("P99-US", Align::Right),
+            ("P50-US-EVER", Align::Right),
+            ("P99-US-EVER", Align::Right),
         ]);
         let mut row = |name: String, figures: &Figures, p50: String, p99: String| {
             table.row([

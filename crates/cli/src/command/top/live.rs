@@ -19,15 +19,26 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::emulate_default_handler;
 
 use super::rates::{HEADINGS, Look, View};
 use super::{INTERVAL, Watched};
+use crate::command::end_by::end_by;
 
 /// So often keys and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// Columns that go first where there is no room for all.
-const DISPENSABLE: [&str; 6] = ["HANDLES", "VIOLATIONS", "ERRORS", "HELD", "P50-US", "CLIENTS"];
+/// Columns in the order in which they go where there is no room for all. A user and its requests stay.
+const DISPENSABLE: [&str; 10] = [
+    "HANDLES",
+    "VIOLATIONS",
+    "ERRORS",
+    "HELD",
+    "P50-US-EVER",
+    "CLIENTS",
+    "P99-US-EVER",
+    "IN-FLIGHT",
+    "WRITTEN/S",
+    "READ/S",
+];
 /// A look that is older is told to be.
 const OLD: Duration = Duration::from_secs(3);
 
@@ -60,7 +71,7 @@ pub(super) fn run(watched: Watched) -> Result<(), Failure> {
     let restored = ratatui::try_restore().map_err(failed);
     if let Some((signal, _)) = heard() {
         // Whoever waits for this process sees the signal.
-        let _ = emulate_default_handler(*signal);
+        end_by(*signal);
     }
     ended.and(restored)
 }
@@ -119,6 +130,9 @@ fn draw(frame: &mut Frame<'_>, volume: &str, view: Option<&View>, age: Duration)
         .collect();
     let widths = widths(&rows);
     let columns = columns(&widths, table.width.into());
+    if columns.is_empty() {
+        return frame.render_widget(Line::from("too narrow"), table);
+    }
     let mut rows = rows.iter().map(|cells| row(cells, &columns));
     let header = rows.next().unwrap_or_default().reversed();
     let shown = columns.iter().filter_map(|&at| widths.get(at));
@@ -143,7 +157,7 @@ fn widths(rows: &[[String; HEADINGS.len()]]) -> [usize; HEADINGS.len()] {
     })
 }
 
-/// Columns by their number, as many as there is room for: cut figures would be wrong figures.
+/// Columns by their number, as many as there is room for, or none: cut figures would be wrong figures.
 fn columns(widths: &[usize], room: usize) -> Vec<usize> {
     let mut columns: Vec<usize> = (0..widths.len()).collect();
     let mut dispensable = DISPENSABLE.iter();
@@ -157,7 +171,7 @@ fn columns(widths: &[usize], room: usize) -> Vec<usize> {
             return columns;
         }
         let Some(heading) = dispensable.next() else {
-            return columns;
+            return Vec::new();
         };
         columns.retain(|&at| HEADINGS.get(at) != Some(heading));
     }
@@ -176,7 +190,12 @@ mod tests {
         let fewer = columns(&widths, whole - 1);
         assert_eq!(fewer.len(), HEADINGS.len() - 1);
         assert!(fewer.iter().all(|&at| HEADINGS[at] != DISPENSABLE[0]));
-        assert_eq!(columns(&widths, 0).len(), HEADINGS.len() - DISPENSABLE.len());
+        // Two are the least; what they do not fit into shows no figure rather than a part of one.
+        for room in 0..whole {
+            let taken = columns(&widths, room).len() * 10;
+            assert!(taken <= room + 1, "{room}");
+            assert_eq!(taken == 0, room < 19, "{room}");
+        }
     }
 
     #[test]

@@ -58,8 +58,8 @@ pub(super) const HEADINGS: [&str; 12] = [
     "WRITTEN/S",
     "ERRORS",
     "VIOLATIONS",
-    "P50-US",
-    "P99-US",
+    "P50-US-EVER",
+    "P99-US-EVER",
 ];
 
 impl View {

@@ -217,16 +217,18 @@ impl Writer<'_> {
     }
 
     /// Gives a file the size that it has by what was passed over at its end.
-    pub(super) fn extend(&self, work: &mut Work<'_>) -> Result<(), Halt> {
+    pub(super) fn extend(&mut self, work: &mut Work<'_>) -> Result<(), Halt> {
         let is_file = matches!(self.end.kind(), EndKind::File | EndKind::StandardFile);
         if !self.passed_over || !is_file {
             return Ok(());
         }
         let size = self.end.offset(self.position);
-        match self.end.size_now(work.cores())? < size {
-            true => Ok(self.end.cut(work.cores(), size)?),
-            false => Ok(()),
+        if self.end.size_now(work.cores())? < size {
+            self.end.cut(work.cores(), size)?;
+            // A size is no write that could have been durable by itself.
+            self.needs_sync |= self.durability != Durability::None;
         }
+        Ok(())
     }
 }
 
