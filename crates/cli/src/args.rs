@@ -22,7 +22,8 @@ use crate::command::run::RunArgs;
 use crate::command::serve::ServeArgs;
 use crate::command::top::TopArgs;
 use crate::command::volume_args::{
-    CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
+    CheckArgs, ChmodArgs, ChownArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs,
+    ResizeArgs, StatArgs,
 };
 use crate::operands::DdOperands;
 use crate::usage;
@@ -175,6 +176,10 @@ pub(crate) enum Command {
     Delete(DeleteArgs),
     /// Rename a segment
     Rename(RenameArgs),
+    /// Change the permissions of a segment
+    Chmod(ChmodArgs),
+    /// Change the owner or the group of a segment
+    Chown(ChownArgs),
     /// Make a segment, or a whole volume, larger or smaller
     Resize(ResizeArgs),
     /// Show or set what a user may hold
@@ -195,7 +200,7 @@ pub(crate) enum Command {
     AioStress(AioStressArgs),
     /// Measure how long single requests take, and writes that are posted at once
     Latency(LatencyArgs),
-    /// Carry a file through a volume and back, and measure random reads against threads and fio
+    /// Measure storage by baio and by other programs in turn, and write the figures down as text, page and JSON
     Report(ReportArgs),
     /// Show what a durable log holds, and its records
     Log(LogArgs),

@@ -7,9 +7,12 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
+use baio_console::output::{self, Output};
 
 use args::{Command, Invocation, Stop};
 
@@ -23,6 +26,12 @@ fn main() -> ExitCode {
     // The report runs each measured side in a process of its own, which is this program again.
     if let Some(status) = baio_measure::worker() {
         return status;
+    }
+    if closed::was_closed(1) {
+        output::standard_output_is_closed();
+    }
+    if closed::was_closed(2) {
+        diagnostics::are_closed();
     }
     match args::parse(std::env::args_os()) {
         Ok(invocation) => run(invocation),
@@ -38,6 +47,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitCode {
         Command::Stat(args) => output.tell(command::stat::run(args)),
         Command::Delete(args) => output.tell(command::delete::run(args)),
         Command::Rename(args) => output.tell(command::rename::run(args)),
+        Command::Chmod(args) => output.tell(command::ownership::chmod(args)),
+        Command::Chown(args) => output.tell(command::ownership::chown(args)),
         Command::Resize(args) => output.tell(command::resize::run(args)),
         Command::Quota(args) => output.tell(command::quota::run(args)),
         Command::Check(args) => output.tell(command::check::run(args)),
@@ -66,9 +77,13 @@ fn run(Invocation { output, command }: Invocation) -> ExitCode {
 fn explain(stop: Stop) -> ExitStatus {
     match stop {
         Stop::Help(text) => {
-            // A reader that closes the pipe early has read enough of a help text.
-            let _ = text.print();
-            ExitStatus::Success
+            match output::write_out(|| text.print()) {
+                // A reader that closes the pipe early has read enough of a help text.
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    Output::Text.tell_failure(&output::unwritten(&error))
+                }
+                _ => ExitStatus::Success,
+            }
         }
         Stop::Bare(text) => {
             // It goes to standard error: nothing was asked that it would be the answer to.

@@ -62,3 +62,34 @@ fn messages_that_cannot_be_written_change_nothing() {
         }
     }
 }
+
+/// An answer that nobody gets is none: also where nobody was there from the beginning, or there is no room for it.
+#[test]
+fn an_answer_that_cannot_be_given_is_a_failure() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    for line in [
+        "--help",
+        "dd --help",
+        "--version",
+        "list vol",
+        "stat vol#a --json",
+        "doctor vol",
+    ] {
+        for (given_to, status, code) in [(">/dev/full", 1, "ENOSPC"), (">&-", 1, "EBADF"), (">/dev/null", 0, "")] {
+            let told = place.shell(&format!("{BAIO} {line} {given_to}"));
+            assert_eq!(told.status(), status, "{line} {given_to}: {}", told.errors());
+            let said = match code {
+                "EBADF" => "Bad file descriptor",
+                "ENOSPC" => "No space left on device",
+                _ => "",
+            };
+            assert!(told.errors().contains(said), "{line} {given_to}: {}", told.errors());
+        }
+    }
+    // Where there is no answer on it, its absence is no failure.
+    place.write("in", b"x");
+    place
+        .shell(&format!("{BAIO} dd if=in of=out status=none >&-"))
+        .succeeds();
+}

@@ -148,3 +148,43 @@ fn wide_names_do_not_move_columns() {
     let start = |text: &str| text.find("4 KiB");
     assert_eq!(start(&behind("日本語")), start(&behind("abcdef")), "{text}");
 }
+
+/// What somebody else has named must not drive the terminal, turn lines round, or look like another.
+#[test]
+fn names_are_shown_as_what_they_are() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    let program = support::BAIO;
+    for bytes in ["\\342\\200\\256", "\\342\\200\\213"] {
+        let line = format!("{program} rename vol#a \"$(printf 'gpj{bytes}exe')\" >/dev/null && {program} list vol");
+        let told = place.shell(&line).succeeds();
+        let text = String::from_utf8(told.out().to_vec()).unwrap();
+        assert!(text.contains("gpj\\u{20"), "{text}");
+        place
+            .shell(&format!("{program} rename \"vol#$(printf 'gpj{bytes}exe')\" a"))
+            .succeeds();
+    }
+    let [one, two] = ["\\376", "\\377"].map(|byte| {
+        let line = format!("{program} stat \"$(printf 'no{byte}')\" --json");
+        place.shell(&line).fails_with(1).error()["object"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    assert_eq!((one.as_str(), two.as_str()), ("no\\xfe", "no\\xff"));
+}
+
+#[test]
+fn a_segment_without_a_group_shows_none() {
+    if !support::is_root() {
+        return;
+    }
+    let place = Place::new();
+    place.baio("format vol --size 16M").succeeds();
+    let made = place.baio("create vol#1000/a --size 4K --json").succeeds().json();
+    assert!(made["owner_gid"].is_null(), "{made}");
+    let told = place.baio("list vol").succeeds();
+    let text = String::from_utf8(told.out().to_vec()).unwrap();
+    let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..3], ["a", "1000", "-"], "{text}");
+}

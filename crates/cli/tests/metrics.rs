@@ -160,4 +160,13 @@ fn where_there_is_no_metrics_socket() {
         assert!(message.contains(said) && !message.contains('\x1b'), "{message}");
     }
     other.join().unwrap();
+
+    // Nobody takes the connection, and the time is over at once.
+    let _listener = UnixListener::bind(place.path("mute.sock")).unwrap();
+    for time in ["0s", "50ms"] {
+        let line = format!("metrics mute.sock --timeout {time} --json");
+        let error = place.baio(&line).fails_with(1).error();
+        assert_eq!(error["code"], "ETIMEDOUT", "{error}");
+        assert!(error["cure"].as_str().unwrap().contains("--timeout"), "{error}");
+    }
 }

@@ -1,8 +1,13 @@
 //! Promise: rename, resize, quota, check and defrag do what they say, tell it as one object under `--json`, and change
 //! nothing when they refuse.
 
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
+use std::os::unix::fs::PermissionsExt as _;
+
+use server::Server;
 use support::{Place, Unchanged, assert_same, random_bytes};
 
 const MIB: usize = 1 << 20;
@@ -91,7 +96,7 @@ fn what_was_cut_off_does_not_come_back() {
     let place = Place::new();
     let mut bytes = filled(&place, MIB);
     let told = place
-        .baio("resize vol#a --size 64K --reserve 1M --json")
+        .baio("resize vol#a --size 64K --reserve 1M --shrink --json")
         .succeeds()
         .json();
     assert_eq!(
@@ -104,7 +109,7 @@ fn what_was_cut_off_does_not_come_back() {
     assert_same(&contents(&place, "a"), &bytes, "shrunk and grown inside its reserve");
 
     let before = place.baio("stat vol --json").json()["free_bytes"].as_u64().unwrap();
-    place.baio("resize vol#a --size 4K").succeeds();
+    place.baio("resize vol#a --size 4K --shrink").succeeds();
     let after = place.baio("stat vol --json").json()["free_bytes"].as_u64().unwrap();
     assert_eq!(after - before, (MIB - 4096) as u64);
 }
@@ -329,4 +334,146 @@ fn check_of_what_is_no_volume_is_a_failure() {
         "ENOTVOLUME"
     );
     watched.check("check");
+}
+
+#[test]
+fn a_segment_changes_its_mode_its_group_and_its_owner() {
+    let place = Place::new();
+    let bytes = filled(&place, MIB);
+    let changed = |line: &str| place.baio(&format!("{line} --json")).succeeds().json();
+    assert_eq!(changed("chmod vol#a 640")["mode"], "0640");
+    let gid = rustix::process::getegid().as_raw();
+    assert_eq!(changed(&format!("chown vol#a :{gid}"))["owner_gid"], gid);
+    assert_eq!(
+        place.baio("chmod vol#b 600 --json").fails_with(1).error()["code"],
+        "ENOENT"
+    );
+    place.baio("chmod vol#a 1777").fails_with(2);
+    place.baio("chown vol#a root").fails_with(2);
+    if !support::is_root() {
+        return; // Only root gives away.
+    }
+    let given = changed("chown vol#a 1000:77");
+    assert_eq!(
+        (&given["owner_uid"], &given["owner_gid"], &given["mode"]),
+        (&1000.into(), &77.into(), &"0640".into())
+    );
+    assert_same(&contents(&place, "1000/a"), &bytes, "the same bytes");
+    place.baio("stat vol#a").fails_with(1);
+    // Through a broker as well.
+    let server = Server::start(&place, "serve vol --socket s").ready();
+    let given = changed("chown unix:s#1000/a 0:0");
+    assert_eq!(
+        (&given["owner_uid"], &given["start_block"]),
+        (&0.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(changed("chmod unix:s#a 0604")["mode"], "0604");
+    server.stops_well();
+    assert_same(&contents(&place, "a"), &bytes, "the same bytes");
+    place.baio("check vol").succeeds();
+}
+
+/// The permissions of a file.
+fn mode_of(place: &Place, name: &str) -> u32 {
+    place.path(name).metadata().unwrap().permissions().mode() & 0o777
+}
+
+/// The warnings of an answer that has this word.
+fn warned(answer: &serde_json::Value, word: &str) -> usize {
+    let warnings = answer["warnings"].as_array().unwrap();
+    let has = |warning: &&serde_json::Value| warning.as_str().unwrap().contains(word);
+    warnings.iter().filter(has).count()
+}
+
+/// Who may open the file may read every segment.
+#[test]
+fn a_new_volume_is_its_owners_alone_unless_told_otherwise() {
+    let place = Place::new();
+    let format = |line: &str| {
+        let line = format!(
+            "umask {}; {} format {line} --json",
+            if line.contains("--mode") { "77" } else { "0" },
+            support::BAIO
+        );
+        place.shell(&line).succeeds().json()
+    };
+    let made = format("vol --size 16M");
+    assert_eq!((mode_of(&place, "vol"), warned(&made, "may open it")), (0o600, 0));
+
+    let made = format("shared --size 16M --mode 0664");
+    assert_eq!(mode_of(&place, "shared"), 0o664);
+    assert_eq!(warned(&made, "every user may open it"), 1, "{made}");
+    place.baio("format shared --force --mode 0600").succeeds();
+    assert_eq!(mode_of(&place, "shared"), 0o600);
+
+    // One that exists is somebody's to decide on: it keeps its mode, and that is said.
+    place.write("there", &[]);
+    let open_to_all = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(place.path("there"), open_to_all).unwrap();
+    let made = format("there --size 16M");
+    assert_eq!(
+        (mode_of(&place, "there"), warned(&made, "chmod 0600 there")),
+        (0o644, 1)
+    );
+    // So do those who meet it later.
+    let doctor = place.baio("doctor there --json").succeeds().json();
+    assert!(doctor["path"]["advice"].to_string().contains("may open it"), "{doctor}");
+    let mut server = Server::start(&place, "serve there --socket s");
+    let said = server.says("its mode");
+    assert!(said.contains("serve: there: its mode is 0644"), "{said}");
+}
+
+#[test]
+fn a_volume_larger_than_what_is_free_says_so() {
+    if !support::is_root() {
+        return; // Only root mounts.
+    }
+    let place = Place::new();
+    let on_tmpfs =
+        |line: &str| format!("mkdir -p small && mount -t tmpfs -o size=4M none small && {line}; umount small");
+    let line = format!("{} format small/vol --size 64M --json", support::BAIO);
+    let made = place.shell(&on_tmpfs(&line)).succeeds().json();
+    assert_eq!(warned(&made, "less than the volume may come to need"), 1, "{made}");
+    let line = format!("{} format small/vol --size 2M --json", support::BAIO);
+    let made = place.shell(&on_tmpfs(&line)).succeeds().json();
+    assert_eq!(warned(&made, "may come to need"), 0, "{made}");
+}
+
+#[test]
+fn nothing_is_cut_off_without_being_asked_for() {
+    let place = Place::new();
+    let bytes = filled(&place, MIB);
+    let server = |place: &Place| Server::start(place, "serve vol --socket s").ready();
+    for target in ["vol#a", "unix:s#a"] {
+        let running = target.starts_with("unix").then(|| server(&place));
+        let line = format!("resize {target} --size 512 --json");
+        let error = place.baio(&line).fails_with(1).error();
+        assert_eq!(error["code"], "EINVAL");
+        assert!(error["need"].as_str().unwrap().contains("--shrink"), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("1048576 bytes"), "{error}");
+        if let Some(server) = running {
+            server.signal(rustix::process::Signal::TERM);
+            server.ends_well();
+        }
+        assert_same(&contents(&place, "a"), &bytes, target);
+    }
+    let told = place.baio("resize vol#a --size 512 --shrink --json").succeeds();
+    assert_eq!(told.json()["size_bytes"], 4096);
+}
+
+#[test]
+fn rounding_is_said() {
+    let place = Place::new();
+    place.baio("format vol --size 16M").succeeds();
+    let told = place.baio("create vol#a --size 1000 --json").succeeds();
+    assert_eq!(told.json()["size_bytes"], 4096);
+    let said = "baio: create: vol#a: 1000 bytes are rounded up to 4096, to whole blocks\n";
+    assert_eq!(told.errors(), said);
+    let told = place.baio("resize vol#a --size 5000").succeeds();
+    assert!(
+        told.errors().contains("5000 bytes are rounded up to 8192"),
+        "{}",
+        told.errors()
+    );
+    assert_eq!(place.baio("create vol#b --size 4K").succeeds().errors(), "");
 }

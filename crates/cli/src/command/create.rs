@@ -24,6 +24,7 @@ pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
                 let owner_uid = owner.unwrap_or(link.identity().uid);
                 link.create_segment_of(owner_uid, &segment.name, &options).wait()
             })?;
+            making::tell_rounded("create", segment.typed(), options.size_bytes, &created);
             return Ok(Segment::served(created));
         }
     };
@@ -34,6 +35,7 @@ pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
         let begun = core.begin_create(who, owner_uid, &named.name, &options)?;
         making::ended(core, begun, &format!("create {}", named.typed))
     })?;
+    making::tell_rounded("create", &named.typed, options.size_bytes, &created);
     Ok(created.into())
 }
 

@@ -11,7 +11,7 @@ use baio_console::date::date_time;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
-use baio_console::printable::Printable;
+use baio_console::printable::{Printable, readable};
 use clap::Command;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: InstallDocsArgs) -> Result<Installed, Failure> {
     let mut files = Vec::new();
     for (name, bytes) in pages()?.into_iter().chain(completions()) {
         let path = args.directory.join(name);
-        let shown = path.display().to_string();
+        let shown = readable(&path);
         if let Err(error) = write(&path, &bytes) {
             let failure = Failure::from_io("install-docs", &error)
                 .on(shown)

@@ -1,5 +1,7 @@
-//! A change of a segment that may take long, because blocks are zeroed or moved: run to its end, and shown meanwhile.
+//! A change of a segment that may take long, because blocks are zeroed or moved: run to its end, and shown meanwhile; and what is
+//! said of its size.
 
+use baio_console::diagnostics;
 use baio_console::progress::{Progress, Unit};
 use baio_engine::Wait;
 use baio_storage::{Answer, Core, Error, Fault, OperationId, Progress as Reached, Result, SegmentInfo};
@@ -22,5 +24,15 @@ pub(super) fn ended(core: &mut Core, operation: OperationId, what: &str) -> Resu
             core.abandon_operation(operation);
             return Err(error);
         }
+    }
+}
+
+/// Says that a segment has more than was asked for, where it has: it is made of whole blocks.
+pub(super) fn tell_rounded(command: &str, typed: &str, asked: u64, info: &SegmentInfo) {
+    if info.size_bytes > asked {
+        let got = info.size_bytes;
+        diagnostics::say(format_args!(
+            "baio: {command}: {typed}: {asked} bytes are rounded up to {got}, to whole blocks"
+        ));
     }
 }

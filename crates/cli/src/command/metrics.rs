@@ -8,17 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use baio_console::duration::parse_duration;
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
-use baio_console::printable::Printable;
+use baio_console::printable::{Printable, readable};
 use clap::Args;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
 use serde_json::{Number, Value};
 
-/// A process has so long for its answer; it may have to answer others first.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// No answer is longer.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -37,6 +36,9 @@ pub(crate) struct MetricsArgs {
     /// The socket
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
+    /// How long the process has for its answer; it may have to answer others first
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    timeout: Duration,
 }
 
 /// What `metrics` shows.
@@ -58,7 +60,7 @@ struct Sample {
 
 /// Asks.
 pub(crate) fn run(args: MetricsArgs) -> Result<Shown, Failure> {
-    let socket = args.socket.display().to_string();
+    let socket = readable(&args.socket);
     if socket.starts_with("unix:") {
         return Err(Failure::new(
             "metrics",
@@ -69,7 +71,7 @@ pub(crate) fn run(args: MetricsArgs) -> Result<Shown, Failure> {
         .needing("the PATH of a metrics socket (baio::metrics::serve)")
         .cured_by("name the metrics socket of a program; for a file of this name write ./unix:..."));
     }
-    let answer = ask(&args.socket).map_err(|error| failed(&socket, &error))?;
+    let answer = ask(&args.socket, args.timeout).map_err(|error| failed(&socket, &error))?;
     let text = body_of(&answer).map_err(|said| strange(&socket, said))?;
     let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let samples: Option<Vec<Sample>> = samples.map(Sample::read).collect();
@@ -83,7 +85,7 @@ pub(crate) fn run(args: MetricsArgs) -> Result<Shown, Failure> {
 fn failed(socket: &str, error: &io::Error) -> Failure {
     let cure = match error.kind() {
         ErrorKind::PermissionDenied => "ask as the user whose process it is",
-        ErrorKind::TimedOut => "ask again, or look at what keeps the process busy",
+        ErrorKind::TimedOut => "ask again, with a longer --timeout, or look at what keeps the process busy",
         _ => "start the process, or name its socket",
     };
     needing(Failure::from_io("metrics", error), socket).cured_by(cure)
@@ -98,22 +100,24 @@ fn needing(failure: Failure, socket: &str) -> Failure {
     failure.on(socket).needing(need)
 }
 
-fn ask(path: &Path) -> io::Result<String> {
-    let until = Instant::now() + PATIENCE;
+fn ask(path: &Path, patience: Duration) -> io::Result<String> {
+    let begun = Instant::now();
+    // No time is left when it is zero, which a socket takes for all the time there is.
+    let left = || match patience.saturating_sub(begun.elapsed()) {
+        Duration::ZERO => Err(slow(ErrorKind::WouldBlock.into())),
+        left => Ok(left),
+    };
     let socket = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // A process that is stopped has a full queue one day: connecting waits for it as well.
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(left()?))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(|errno| slow(errno.into()))?;
     let mut peer = UnixStream::from(socket);
+    peer.set_write_timeout(Some(left()?))?;
     peer.write_all(REQUEST).map_err(slow)?;
     let mut answer = Vec::new();
     let mut part = [0; 16 << 10];
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(slow(ErrorKind::WouldBlock.into()));
-        }
-        peer.set_read_timeout(Some(left))?;
+        peer.set_read_timeout(Some(left()?))?;
         match peer.read(&mut part) {
             Ok(0) => break,
             Ok(got) => answer.extend_from_slice(part.get(..got).unwrap_or_default()),

@@ -5,6 +5,7 @@
 //! | `format.rs` | makes a volume |
 //! | `create.rs`, `delete.rs` | make and remove a segment |
 //! | `rename.rs`, `resize.rs` | change one; `resize.rs` also grows a volume |
+//! | `ownership.rs` | who may do what with a segment, and whose it is |
 //! | `quota.rs` | what a user holds and may hold |
 //! | `freeze.rs` | keeps a volume still while another program copies it |
 //! | `check.rs`, `defrag.rs` | read or tidy a whole volume |
@@ -22,6 +23,7 @@
 //! | `served.rs` | how commands reach what a broker serves |
 //! | `shown.rs` | how volumes and segments are shown |
 //! | `end_by.rs` | the end by a signal that was heard |
+//! | `exposed.rs` | who else may open a volume's file |
 //!
 //! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
 
@@ -33,6 +35,7 @@ pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 mod end_by;
+mod exposed;
 pub(crate) mod format;
 pub(crate) mod freeze;
 mod inherited;
@@ -41,6 +44,7 @@ pub(crate) mod list;
 pub(crate) mod log;
 mod making;
 pub(crate) mod metrics;
+pub(crate) mod ownership;
 pub(crate) mod quota;
 pub(crate) mod rename;
 pub(crate) mod resize;

@@ -89,9 +89,9 @@ impl Answer for Quota {
         let mut table = Table::with_headings(&[
             ("UID", Align::Right),
             ("USED", Align::Right),
-            ("LIMIT", Align::Right),
+            ("MAX", Align::Right),
             ("SEGMENTS", Align::Right),
-            ("LIMIT", Align::Right),
+            ("MAX-SEGMENTS", Align::Right),
         ]);
         table.row([
             owner,

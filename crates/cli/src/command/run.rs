@@ -163,7 +163,7 @@ fn write_text(out: &mut dyn Write, library: DropIn, key: &str, counts: &Counts) 
     if counts.loaded == 0 {
         return writeln!(
             out,
-            "baio: run: {name}: no process has loaded it: the program is linked statically, goes other ways or has other rights"
+            "baio: run: {name}: no process has loaded it: the program does not use that library, or is linked statically, or runs with other rights"
         );
     }
     let carried = match library {

@@ -28,7 +28,7 @@ use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_console::output::{Answer, Output};
-use baio_console::printable::Printable;
+use baio_console::printable::{Printable, readable};
 use baio_console::size::Size;
 use baio_console::target::TypedTarget;
 use baio_engine::{Choice, Config, SetupError};
@@ -39,6 +39,7 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
+use crate::command::exposed::exposed;
 use crate::command::volume_args::parse_mode;
 use handed::Handed;
 use notify::Manager;
@@ -231,6 +232,7 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
         })?,
     };
     let mut notes = notes(args);
+    notes.extend(exposed(&path, &typed.to_string()).map(|exposed| format!("{typed}: {}", exposed.line())));
     let grants = args.grants.as_deref().map(grants::read).transpose()?;
     if let (Some(grants), Some(path)) = (&grants, &args.grants) {
         notes.extend(grants.note(path));
@@ -240,13 +242,14 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
     let cache_bytes = args
         .cache
         .map_or_else(|| CACHE_BYTES.min(Room::here().bytes), Size::bytes);
+    fits(cache_bytes, Room::here().limit())?;
     let failed = |error: Error| Failure::from_storage("serve", typed.to_string(), &error);
     let core = open(args, &path, cache_bytes).map_err(failed)?;
     let ready = Ready {
         volume: typed.to_string(),
         name: name.clone(),
         socket,
-        metrics: args.metrics.as_ref().map(|path| path.display().to_string()),
+        metrics: args.metrics.as_ref().map(readable),
         pid: std::process::id(),
         backend: core.engine().explain().backend,
         cache_bytes,
@@ -275,6 +278,22 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
     Ok(Begun { broker, ready, shown })
 }
 
+/// A cache that is filled one day takes all its memory. Beyond the limit of a cgroup the kernel kills whoever does.
+fn fits(cache_bytes: u64, limit: Option<u64>) -> Result<(), Failure> {
+    let Some(limit) = limit.filter(|limit| cache_bytes >= *limit) else {
+        return Ok(());
+    };
+    let said = format!(
+        "a cache of {cache_bytes} bytes is all that the memory cgroup of this process allows, {limit}, or more"
+    );
+    Err(Failure::usage("serve", said)
+        .on("--cache")
+        .needing(format!(
+            "less than {limit} bytes: buffers of clients and the program want some as well"
+        ))
+        .cured_by("choose a smaller --cache, or raise the limit (MemoryMax= of the unit)"))
+}
+
 /// The socket, and what it is called.
 fn listener(args: &ServeArgs, handed: Option<Handed>) -> Result<(Listener, String), Failure> {
     let failed = |socket: &str, error: SetupError| {
@@ -285,18 +304,18 @@ fn listener(args: &ServeArgs, handed: Option<Handed>) -> Result<(Listener, Strin
         (Some(Handed { fd, path }), wanted) => {
             let said = || Failure::usage("serve", "a socket was handed over too").needing("one socket");
             if let Some(wanted) = wanted.as_ref().filter(|wanted| path.as_ref() != Some(wanted)) {
-                let failure = said().on(wanted.display().to_string());
+                let failure = said().on(readable(wanted));
                 return Err(failure.cured_by("leave out --socket, or let nobody hand one over (LISTEN_FDS)"));
             }
             if args.mode.is_some() {
                 return Err(said().cured_by("leave out --mode, and say SocketMode= in the unit"));
             }
-            let name = path.map_or_else(|| "descriptor 3".to_owned(), |path| path.display().to_string());
+            let name = path.map_or_else(|| "descriptor 3".to_owned(), readable);
             let listener = Listener::adopt(fd).map_err(|error| failed(&name, error))?;
             Ok((listener, name))
         }
         (None, Some(path)) => {
-            let name = path.display().to_string();
+            let name = readable(path);
             let listener = Listener::bind(path, args.mode.unwrap_or(0o660));
             Ok((listener.map_err(|error| failed(&name, error))?, name))
         }
@@ -395,6 +414,13 @@ mod tests {
         for bad in ["", "a/b", "/", "a\nb", &"n".repeat(NAME_MAX + 1)] {
             assert!(parse_name(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_cache_larger_than_the_memory_cgroup_is_refused() {
+        assert!(fits(1 << 30, None).is_ok() && fits((256 << 20) - 1, Some(256 << 20)).is_ok());
+        let refused = fits(1 << 30, Some(256 << 20)).unwrap_err().to_string();
+        assert!(refused.contains("needed: less than 268435456 bytes"), "{refused}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use baio_console::failure::Failure;
 use baio_console::named::{Named, NamedSegment, Reached};
 use baio_console::progress::Progress;
 use baio_console::target::{Served, TypedTarget};
+use baio_storage::{Error, Fault, SegmentInfo};
 
 /// A segment, here or behind a broker.
 pub(crate) enum SegmentTarget {
@@ -61,6 +62,20 @@ impl ServedSegment {
     pub(crate) fn typed(&self) -> &str {
         &self.served.typed
     }
+}
+
+/// A segment as it is: a broker has no call for one, so it is looked for in the list of those that the caller may see. Another
+/// user's is refused whether it is there or not, as it is wherever it is opened.
+pub(crate) fn look(link: &Remote, owner: Option<u32>, name: &str) -> baio::Result<SegmentInfo> {
+    let who = link.identity();
+    let owner_uid = owner.unwrap_or(who.uid);
+    let refused = |fault| Error::new("stat", format!("{owner_uid}/{name}"), fault);
+    if !who.acts_for(owner_uid) {
+        return Err(refused(Fault::Access { uid: who.uid }));
+    }
+    let is_it = |info: &SegmentInfo| info.owner_uid == owner_uid && info.name == name;
+    let found = link.list().wait()?.into_iter().find(is_it);
+    found.ok_or_else(|| refused(Fault::NotFound))
 }
 
 /// Connects to a broker, asks it something, and leaves.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_storage::{Account, InUse, SegmentInfo, Sight, VolumeInfo, VolumeView};
+use baio_storage::{Account, InUse, NO_GROUP, SegmentInfo, Sight, VolumeInfo, VolumeView};
 use serde::Serialize;
 
 /// A segment, as `list`, `stat`, `create` and `delete` show it.
@@ -19,7 +19,8 @@ pub(crate) struct Segment {
     start_block: Option<u64>,
     /// `live`, `moving` or `quarantined`; `deleted` of one that has just gone.
     state: &'static str,
-    owner_gid: u32,
+    /// Null of one that belongs to no group.
+    owner_gid: Option<u32>,
     /// In octal, as `create --mode` takes it: JSON has no octal numbers.
     #[serde(serialize_with = "in_octal")]
     mode: u32,
@@ -38,7 +39,7 @@ impl From<SegmentInfo> for Segment {
             reserve_bytes: info.reserve_bytes,
             start_block: Some(info.start_block),
             state: info.state,
-            owner_gid: info.owner_gid,
+            owner_gid: Some(info.owner_gid).filter(|gid| *gid != NO_GROUP),
             mode: info.mode,
         }
     }
@@ -78,7 +79,7 @@ pub(crate) fn segment_table(segments: &[Segment]) -> Table {
         table.row([
             segment.name.clone(),
             segment.owner_uid.to_string(),
-            segment.owner_gid.to_string(),
+            or_dash(segment.owner_gid.map(|gid| gid.to_string())),
             format!("{:04o}", segment.mode),
             format_size(segment.size_bytes),
             format_size(segment.reserve_bytes),
@@ -114,6 +115,9 @@ pub(crate) struct Volume {
     /// There only while somebody has it open to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_use: Option<User>,
+    /// Bytes in front of the data: what a file has more than its volume can hold.
+    #[serde(skip)]
+    table_bytes: Option<u64>,
     /// It was a broker that was asked.
     #[serde(skip)]
     is_served: bool,
@@ -167,6 +171,7 @@ impl From<VolumeView> for Volume {
             size_bytes_max: view.size_bytes_max,
             warnings: whole.map(|info| info.warnings.clone()),
             in_use: view.in_use.map(User::from),
+            table_bytes: whole.map(|info| info.data_at_bytes),
             is_served: false,
             own: whole.is_none().then_some(view.own),
         }
@@ -174,6 +179,11 @@ impl From<VolumeView> for Volume {
 }
 
 impl Volume {
+    /// One more thing that its owner should know.
+    pub(crate) fn warn(&mut self, warning: Option<String>) {
+        self.warnings.get_or_insert_default().extend(warning);
+    }
+
     /// As its broker tells of it.
     pub(crate) fn served(view: VolumeView) -> Volume {
         Volume {
@@ -197,6 +207,9 @@ impl Answer for Volume {
         table.row(["size", &format_size(self.size_bytes)]);
         if self.size_bytes_max > self.size_bytes {
             table.row(["can grow to", &format_size(self.size_bytes_max)]);
+        }
+        if let Some(bytes) = self.table_bytes {
+            table.row(["its own tables", &format!("{} beside that", format_size(bytes))]);
         }
         table.row(["free", &or_dash(self.free_bytes.map(format_size))]);
         table.row(["largest free run", &or_dash(self.largest_free_bytes.map(format_size))]);
@@ -343,7 +356,7 @@ mod tests {
             reserve_bytes: 4096,
             start_block: Some(0),
             state: "live",
-            owner_gid: 0,
+            owner_gid: Some(0),
             mode: 0o600,
         };
         for torn in [true, false] {

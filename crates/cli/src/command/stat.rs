@@ -4,7 +4,7 @@ use baio::Link;
 use baio_console::failure::Failure;
 use baio_console::named::{Named, Reached};
 use baio_console::target::Served;
-use baio_storage::{Core, Error, Fault, Identity, SegmentInfo};
+use baio_storage::{Core, Identity};
 
 use crate::command::served;
 use crate::command::shown::{Looked, Segment, Shown, Volume};
@@ -31,17 +31,10 @@ pub(crate) fn run(args: StatArgs) -> Result<Looked, Failure> {
     }
 }
 
-/// A broker has no call for one segment: it is in the list of those that the caller may see.
 fn serve(served: &Served) -> Result<Looked, Failure> {
-    let shown = served::ask("stat", served, |link| {
-        let Some(name) = &served.name else {
-            return Ok(Shown::Volume(Volume::served(link.info().wait()?)));
-        };
-        let owner_uid = served.owner.unwrap_or(link.identity().uid);
-        let is_it = |info: &SegmentInfo| info.owner_uid == owner_uid && info.name == *name;
-        let found = link.list().wait()?.into_iter().find(is_it);
-        let info = found.ok_or_else(|| Error::new("stat", served.typed.clone(), Fault::NotFound))?;
-        Ok(Shown::Segment(Segment::served(info)))
+    let shown = served::ask("stat", served, |link| match &served.name {
+        None => Ok(Shown::Volume(Volume::served(link.info().wait()?))),
+        Some(name) => served::look(link, served.owner, name).map(|info| Shown::Segment(Segment::served(info))),
     })?;
     Ok(Looked::new(shown, false))
 }

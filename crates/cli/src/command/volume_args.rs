@@ -10,9 +10,11 @@ use clap::{Args, ValueEnum};
 #[command(after_help = "\
 A file that exists is used at its own size unless --size is given; a missing one needs --size.
 A path that holds a volume, a file system or a mounted device is refused without --force.
+A new file is its owner's alone (0600): who may open it may read every segment. One that exists keeps its mode unless --mode is given.
 
 Examples:
   baio format /tmp/vol --size 1G
+  baio format /srv/vol --size 1G --mode 0660
   baio format /tmp/vol --size 1G --max-size 1T --segments 500
   baio format /dev/vdb --force")]
 pub(crate) struct FormatArgs {
@@ -34,6 +36,9 @@ pub(crate) struct FormatArgs {
     /// Overwrite whatever is there
     #[arg(long)]
     pub(crate) force: bool,
+    /// Permissions of the volume's file, in octal [default: 0600 for a new file]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    pub(crate) mode: Option<u32>,
 }
 
 /// `baio create`
@@ -134,16 +139,62 @@ pub(crate) struct RenameArgs {
     pub(crate) new: String,
 }
 
+/// `baio chmod`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Its owner may, and root. Rights are looked at when a segment is opened: who has it open goes on with what he could.
+Who may open the volume's own file needs no permission of a segment.
+
+Examples:
+  baio chmod /tmp/vol#log 0640
+  baio chmod unix:/tmp/vol.sock#log 0600")]
+pub(crate) struct ChmodArgs {
+    /// The segment
+    #[arg(value_name = "PATH#[UID/]NAME")]
+    pub(crate) target: TypedTarget,
+    /// Its permissions, in octal
+    #[arg(value_name = "MODE", value_parser = parse_mode)]
+    pub(crate) mode: u32,
+}
+
+/// `baio chown`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Only root gives a segment away. It is charged to its new owner, whose quota must allow it, and who must have none of that name.
+Its owner may give it to a group that he is in, by `:GID`. Blocks and identity stay, and so does what is open. After a crash it has
+the old owner or the new one.
+
+Examples:
+  baio chown /tmp/vol#1000/mail 1001
+  baio chown /tmp/vol#1000/mail 1001:50
+  baio chown unix:/tmp/vol.sock#log :50")]
+pub(crate) struct ChownArgs {
+    /// The segment
+    #[arg(value_name = "PATH#[UID/]NAME")]
+    pub(crate) target: TypedTarget,
+    /// Its new owner, its new group, or both
+    #[arg(value_name = "UID[:GID]|:GID", value_parser = parse_owner)]
+    pub(crate) to: OwnerArg,
+}
+
+/// An owner, a group or both, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerArg {
+    pub(crate) owner_uid: Option<u32>,
+    pub(crate) owner_gid: Option<u32>,
+}
+
 /// `baio resize`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A segment that grows reads as zero behind its old end; it grows in place inside its reserve or into free blocks behind it,
-and is moved otherwise. One that shrinks gives back what it does not need, unless --reserve keeps it.
+and is moved otherwise. One that shrinks loses what stands behind its new end: that wants --shrink. It gives back what it does not
+need, unless --reserve keeps it. Sizes are rounded up to whole blocks.
 A volume only grows, up to the --max-size it was formatted for.
 
 Examples:
   baio resize /tmp/vol#log --size 128M
-  baio resize /tmp/vol#log --size 16M --reserve 128M
+  baio resize /tmp/vol#log --size 16M --shrink --reserve 128M
   baio resize /tmp/vol --size 2G")]
 pub(crate) struct ResizeArgs {
     /// The segment or the volume
@@ -155,6 +206,9 @@ pub(crate) struct ResizeArgs {
     /// Size up to which the segment can grow later without being moved
     #[arg(long, value_name = "SIZE")]
     pub(crate) reserve: Option<Size>,
+    /// Cut the segment where --size is less than it has
+    #[arg(long)]
+    pub(crate) shrink: bool,
 }
 
 /// `baio quota`
@@ -234,6 +288,19 @@ fn parse_limited(text: &str) -> Result<u32, String> {
         "default" => Ok(EVERYBODY_ELSE),
         _ => parse_id(text).map_err(|why| format!("{why}, or `default`")),
     }
+}
+
+/// Reads `UID`, `UID:GID` or `:GID`.
+fn parse_owner(text: &str) -> Result<OwnerArg, String> {
+    let (owner, group) = match text.split_once(':') {
+        Some((owner, group)) => (Some(owner).filter(|owner| !owner.is_empty()), Some(group)),
+        None => (Some(text), None),
+    };
+    let [owner_uid, owner_gid] = [owner, group].map(|id| id.map(parse_id).transpose());
+    Ok(OwnerArg {
+        owner_uid: owner_uid?,
+        owner_gid: owner_gid?,
+    })
 }
 
 /// Reads permission bits in octal, with or without a leading zero.
@@ -316,6 +383,17 @@ mod tests {
         }
         for mode in ["0888", "01777", "+600", "rw", ""] {
             assert!(parse_mode(mode).is_err(), "{mode}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_a_user_a_group_or_both() {
+        let read = |text| parse_owner(text).map(|to| (to.owner_uid, to.owner_gid));
+        assert_eq!(read("7"), Ok((Some(7), None)));
+        assert_eq!(read("7:8"), Ok((Some(7), Some(8))));
+        assert_eq!(read(":8"), Ok((None, Some(8))));
+        for wrong in ["", ":", "7:", "root", "7:8:9", "4294967295", "-1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

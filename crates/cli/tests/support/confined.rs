@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Nobody: an ordinary user whom every system knows.
-const ORDINARY: u32 = 65534;
+pub(crate) const ORDINARY: u32 = 65534;
 
 /// What a child may not have. It is always an ordinary user, where this process may become one.
 pub(crate) struct Confined {

@@ -11,11 +11,14 @@ use baio_console::device::Device;
 use baio_console::failure::Failure;
 use baio_console::mount::Mount;
 use baio_console::output::Table;
+use baio_console::printable::readable;
 use baio_console::size::format_size;
 use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
 use baio_storage::{Core, Error, Fault, Identity};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
 use serde::Serialize;
+
+use crate::command::exposed::{Exposed, exposed};
 
 use super::extents;
 use super::modes::{self, DirectWrites, DurableWrites, Mode};
@@ -52,7 +55,7 @@ pub(super) struct Place {
     volume: bool,
     volume_problem: Option<String>,
     file_system: Option<String>,
-    mount_point: Option<PathBuf>,
+    mount_point: Option<String>,
     mount_source: Option<String>,
     mount_options: Vec<String>,
     modes: Vec<Mode>,
@@ -73,6 +76,9 @@ pub(super) struct Place {
     /// What to do about a volume that is not well; none for one that somebody has in use.
     #[serde(skip)]
     volume_cure: Option<String>,
+    /// Of a volume, that others may open its file.
+    #[serde(skip)]
+    exposed: Option<Exposed>,
     /// What to do where nothing could be tried, if it could be otherwise.
     #[serde(skip)]
     untried_cure: Option<&'static str>,
@@ -102,7 +108,7 @@ struct Held {
 
 impl Held {
     fn open(path: &Path) -> Result<Held, Failure> {
-        let shown = path.display().to_string();
+        let shown = readable(path);
         let fault = |errno: rustix::io::Errno| told(&shown, SetupError::new("open", shown.clone(), errno.into()));
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let fd = baio_process::descriptor::open(path, flags, FileMode::empty()).map_err(fault)?;
@@ -217,8 +223,10 @@ impl Place {
         } else {
             "file"
         };
+        let is_volume = found.is_well || found.problem.is_some();
         let mut place = Place {
             size_bytes,
+            exposed: is_volume.then(|| exposed(&via, &held.shown)).flatten(),
             volume: found.is_well,
             volume_problem: found.problem,
             volume_cure: found.cure,
@@ -247,7 +255,7 @@ impl Place {
             return;
         };
         self.file_system = Some(mount.file_system);
-        self.mount_point = Some(mount.mount_point);
+        self.mount_point = Some(readable(mount.mount_point));
         self.mount_source = Some(mount.source);
         self.mount_options = mount.options;
     }
@@ -308,6 +316,9 @@ impl Place {
                 ),
                 Some("write over them once, before the durable writes that matter"),
             );
+        }
+        if let Some(exposed) = self.exposed.take() {
+            advise(exposed.found, Some(&exposed.cure));
         }
         if self.file_system.as_deref() == Some("overlay") && self.device.is_none() {
             advise(
@@ -418,10 +429,7 @@ impl Place {
     }
 
     fn mount_sentence(&self, name: &str) -> String {
-        let point = self
-            .mount_point
-            .as_ref()
-            .map(|point| format!(" on {}", point.display()));
+        let point = self.mount_point.as_ref().map(|point| format!(" on {point}"));
         format!("{name}{} ({})", point.unwrap_or_default(), self.mount_options.join(","))
     }
 }

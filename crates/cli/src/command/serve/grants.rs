@@ -16,7 +16,7 @@ use std::path::Path;
 
 use baio_broker::host::{May, Rules, Whom};
 use baio_console::failure::Failure;
-use baio_console::printable::Printable;
+use baio_console::printable::{Printable, readable};
 use baio_console::size::Size;
 use baio_storage::Limits;
 
@@ -73,7 +73,7 @@ struct Wrong {
 
 /// Reads the file.
 pub(super) fn read(path: &Path) -> Result<Grants, Failure> {
-    let object = path.display().to_string();
+    let object = readable(path);
     let unreadable = |error: &io::Error| {
         let failure = Failure::from_io("serve", error).on(object.clone());
         failure

@@ -9,6 +9,7 @@ use baio::Metrics;
 use baio::metrics::{MetricsServer, serve_if};
 use baio_broker::host::Figures;
 use baio_console::failure::Failure;
+use baio_console::printable::readable;
 
 /// A broker comes to it at once, unless a device holds its thread.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,7 +51,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
         _ => Failure::from_io("serve", error),
     };
     failure
-        .on(path.display().to_string())
+        .on(readable(path))
         .needing("a place for the metrics socket in a directory that the broker's user may write")
         .cured_by("name another path with --metrics")
 }
