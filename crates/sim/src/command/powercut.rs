@@ -111,8 +111,14 @@ fn tell(report: &rounds::Report) {
         report.errors,
         report.writes_lost,
         report.broken.len(),
-        report.plain_lost
+        report.plain_lost()
     );
+    let seen: Vec<String> = report
+        .seen
+        .iter()
+        .map(|(what, times)| format!("{} {times}", what.replace('_', " ")))
+        .collect();
+    println!("    {}", seen.join(", "));
 }
 
 fn while_reads_fail(args: &Args) -> Result<bool, String> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::bench::{self, Bench};
-use super::stories::{self, Judged, Story};
+use super::stories::{self, PLAIN_LOST, Seen, Story};
 use super::worker::Failure;
 use crate::nbd::{Cut, Fault, Manner, What};
 use crate::random::Random;
@@ -55,8 +55,9 @@ pub struct Report {
     pub writes_lost: u64,
     /// Lines that were said.
     pub lines: u64,
-    /// What was acknowledged, not as durable, and is gone: with these counted as durable, losses are found.
-    pub plain_lost: u64,
+    /// How much was looked at, by name; and what was acknowledged, not as durable, and is gone: with these counted as durable,
+    /// losses are found.
+    pub seen: Seen,
     /// The number of the life in which a loss was found on a device that lies.
     pub bites: Option<u64>,
     /// Promises that were broken, and how to see it again.
@@ -70,6 +71,12 @@ impl Report {
     #[must_use]
     pub fn is_bad(&self) -> bool {
         !self.broken.is_empty() || self.bites.is_none()
+    }
+
+    /// How much is gone that was acknowledged, and not as durable.
+    #[must_use]
+    pub fn plain_lost(&self) -> u64 {
+        self.seen.get(PLAIN_LOST).copied().unwrap_or_default()
     }
 }
 
@@ -157,7 +164,8 @@ fn life(
 ) -> Result<(), String> {
     let replay = replay(plan, report.story, number);
     let mut random = Random::from(&[plan.seed, number, u64::from(plan.lies), hash(report.story)]);
-    let tell = |what: &str, error: Failure| format!("{}: {what}: {error}\nreplay: {replay}", report.story);
+    let name = report.story;
+    let tell = |what: &str, error: Failure| format!("{name}: {what}: {error}\nreplay: {replay}");
     bench::begins(&replay);
     let over_loop = random.percent(40);
     bench.as_block_device = over_loop && report.has_block_device;
@@ -170,21 +178,13 @@ fn life(
         .prepare(bench, &mut random)
         .map_err(|error| tell("nothing fails, and it cannot be made", error))?;
     bench.disk.lie(plan.lies);
-    let mut sum = Judged::default();
-    let mut told = Ok(());
     for round in 0..rounds {
         bench::begins(&replay);
-        if let Err(error) = one_round(bench, story, &mut random, report.story, &mut sum) {
-            told = Err(tell(&format!("round {round}"), error));
-            break;
-        }
+        one_round(bench, story, &mut random, report).map_err(|error| tell(&format!("round {round}"), error))?;
         report.rounds += 1;
         report.rounds_on_block_device += u64::from(bench.as_block_device);
     }
-    report.plain_lost += sum.plain_lost;
-    report.lines += sum.lines;
-    report.errors += sum.errors;
-    told
+    Ok(())
 }
 
 fn hash(name: &str) -> u64 {
@@ -195,15 +195,14 @@ fn one_round(
     bench: &mut Bench,
     story: &mut dyn Story,
     random: &mut Random,
-    name: &str,
-    sum: &mut Judged,
+    report: &mut Report,
 ) -> Result<(), Failure> {
     let (cut, fault) = (cut(random), failing(random));
     let patience = Duration::from_millis(30 + random.below(400));
     let failed_before = bench.disk.counts().failed;
     bench.disk.cut_at(Some(cut));
     fault.into_iter().for_each(|fault| bench.disk.fail(fault));
-    let mut child = start(bench, name, random.bits(), story.first())?;
+    let mut child = start(bench, report.story, random.bits(), story.first())?;
     let stdout = child.stdout.take().ok_or("a worker without an output")?;
     let listener = thread::Builder::new()
         .name("listener".into())
@@ -222,14 +221,13 @@ fn one_round(
         return Err(format!("nothing failed, and the worker ended ({status}): {last}").into());
     }
     bench.restart()?;
-    sum.lines += lines.len() as u64;
-    sum.errors += errors;
+    report.lines += lines.len() as u64;
+    report.errors += errors;
     // Without power, or after an error, it says what went wrong, and that is no matter.
     for line in lines.iter().filter(|line| !line.starts_with('!')) {
         story.hear(line)?;
     }
-    sum.plain_lost += story.judge(bench, random)?;
-    Ok(())
+    story.judge(bench, random, &mut report.seen)
 }
 
 /// Some cuts fall into the opening, some into the work, and some come at a moment, between two writes.

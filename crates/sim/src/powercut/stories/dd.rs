@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use baio::{CreateOptions, Format, Link, Remote};
 
-use super::Story;
+use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::bench::Bench;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{Failure, Worker};
@@ -138,10 +138,10 @@ impl Story for DdStory {
         known.ok_or_else(|| format!("a line that says nothing: {line}").into())
     }
 
-    fn judge(&mut self, bench: &mut Bench, _: &mut Random) -> Result<u64, Failure> {
-        let mut lost = 0;
+    fn judge(&mut self, bench: &mut Bench, _: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
         for place in 0..PLACES {
             let bytes = self.read(&bench.device(), place)?;
+            count(seen, "sectors", (bytes.len() / SECTOR) as u64);
             for (position, sector) in (0..).zip(bytes.chunks(SECTOR)) {
                 let content = stamp::read(sector);
                 let may = self.registers.told(place, position);
@@ -157,12 +157,12 @@ impl Story for DdStory {
                 };
                 match self.registers.judge(place, position, version) {
                     Found::Right => {}
-                    Found::PlainLost => lost += 1,
+                    Found::PlainLost => count(seen, PLAIN_LOST, 1),
                     Found::Wrong => return Err(wrong().into()),
                 }
             }
         }
         self.registers.settle();
-        Ok(lost)
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@
 
 use baio::{Access, CreateOptions, Errno, File, Format, Link, Log, LogOptions, Lsn, Remote};
 
-use super::Story;
+use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::bench::Bench;
 use crate::powercut::worker::{self, Failure, Worker};
 use crate::random::Random;
@@ -193,7 +193,7 @@ impl Story for LogStory {
         Ok(())
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random) -> Result<u64, Failure> {
+    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
         let log = open(&bench.device(), self.in_segment, random)?;
         let mut found = Vec::new();
         let mut records = log.records(log.head_lsn());
@@ -203,7 +203,8 @@ impl Story for LogStory {
             found.push((id, record.lsn()));
         }
         drop(records);
-        let lost = self.compare(&found)?;
+        count(seen, "records", found.len() as u64);
+        count(seen, PLAIN_LOST, self.compare(&found)?);
         self.truncated = self.truncated.max(log.head_lsn());
         let link = log.link().clone();
         if random.percent(50) {
@@ -211,7 +212,7 @@ impl Story for LogStory {
             drop(log);
             link.close()?;
         }
-        Ok(lost)
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is done on the device, and what must be there afterwards.
 
+use std::collections::BTreeMap;
+
 use super::bench::Bench;
 use super::worker::{Failure, Worker};
 use crate::random::Random;
@@ -9,15 +11,15 @@ mod log;
 mod pairs;
 mod segments;
 
-/// What rounds came to.
-#[derive(Debug, Default)]
-pub struct Judged {
-    /// Acknowledged, not as durable, and gone.
-    pub plain_lost: u64,
-    /// Lines that were said.
-    pub lines: u64,
-    /// Requests that failed because the device was told so.
-    pub errors: u64,
+/// What was seen, by name: how much was looked at, and [`PLAIN_LOST`].
+pub type Seen = BTreeMap<&'static str, u64>;
+
+/// What was acknowledged, not as durable, and is gone.
+pub const PLAIN_LOST: &str = "plain_lost";
+
+/// Adds to a count.
+pub fn count(seen: &mut Seen, what: &'static str, times: u64) {
+    *seen.entry(what).or_default() += times;
 }
 
 /// One story: who prepares the device, hears what the worker says, and judges what is there.
@@ -37,11 +39,11 @@ pub trait Story {
     /// It says nothing that is known.
     fn hear(&mut self, line: &str) -> Result<(), Failure>;
 
-    /// Opens what a cut has left, and looks at all of it; gives how much is gone that was acknowledged, but not as durable.
+    /// Opens what a cut has left, and looks at all of it.
     ///
     /// # Errors
     /// A promise is broken.
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random) -> Result<u64, Failure>;
+    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure>;
 }
 
 /// Makes a story.

@@ -7,7 +7,7 @@ use std::thread;
 
 use baio::{Access, CreateOptions, Format, Link, Options, Remote, Segment};
 
-use super::Story;
+use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::bench::Bench;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{self, Failure, Worker};
@@ -76,13 +76,15 @@ impl Table {
         Ok(())
     }
 
-    fn judge(&mut self, key: u64, value: u64) -> Result<u64, Failure> {
+    fn judge(&mut self, key: u64, value: u64, seen: &mut Seen) -> Result<(), Failure> {
         let may = self.registers.told(TABLE, key);
+        count(seen, "pairs", 1);
         match self.registers.judge(TABLE, key, value) {
-            Found::Right => Ok(0),
-            Found::PlainLost => Ok(1),
-            Found::Wrong => Err(format!("key {key} has {value}, not {may}").into()),
+            Found::Right => {}
+            Found::PlainLost => count(seen, PLAIN_LOST, 1),
+            Found::Wrong => return Err(format!("key {key} has {value}, not {may}").into()),
         }
+        Ok(())
     }
 }
 
@@ -128,10 +130,9 @@ impl Story for KvStory {
         self.0.hear(line)
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random) -> Result<u64, Failure> {
+    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
         let link = Remote::open_with(bench.device(), &worker::options(random))?;
         let store = Store::open(&open(&link, "kv")?)?;
-        let mut lost = 0;
         for key in self.0.keys.clone() {
             let value = store.get(&key.to_le_bytes()).unwrap_or_default();
             let (words, _) = value.as_chunks::<8>();
@@ -139,14 +140,14 @@ impl Story for KvStory {
             if words.iter().any(|word| u64::from_le_bytes(*word) != first) {
                 return Err(format!("the value of key {key} is of two writes").into());
             }
-            lost += self.0.judge(key, first)?;
+            self.0.judge(key, first, seen)?;
         }
         self.0.registers.settle();
         drop(store);
         if random.percent(50) {
             link.close()?;
         }
-        Ok(lost)
+        Ok(())
     }
 }
 
@@ -201,23 +202,22 @@ impl Story for BtreeStory {
         self.0.hear(line)
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random) -> Result<u64, Failure> {
+    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
         let link = Remote::open_with(bench.device(), &options(random))?;
         let tree = tree(&link)?;
-        let mut lost = 0;
         for key in self.0.keys.clone() {
             let [value, twin] = [key, key + TWIN].map(|key| link.block_on(tree.get(key)));
             let (value, twin) = (value??.unwrap_or(0), twin??.unwrap_or(0));
             if value != twin {
                 return Err(format!("half a transaction: key {key} has {value}, and its twin {twin}").into());
             }
-            lost += self.0.judge(key, value)?;
+            self.0.judge(key, value, seen)?;
         }
         self.0.registers.settle();
         drop(tree);
         if random.percent(50) {
             link.close()?;
         }
-        Ok(lost)
+        Ok(())
     }
 }

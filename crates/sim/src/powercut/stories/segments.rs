@@ -16,7 +16,7 @@ use std::thread;
 
 use baio::{Access, CreateOptions, Durability, Errno, Format, Link, Mode, Options, Remote, ResizeOptions, Segment};
 
-use super::Story;
+use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::bench::Bench;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{self, Failure, Worker};
@@ -370,12 +370,12 @@ impl SegmentsStory {
         }
     }
 
-    fn look(&mut self, link: &Remote) -> Result<u64, Failure> {
+    fn look(&mut self, link: &Remote, counts: &mut Seen) -> Result<(), Failure> {
         let there = link.list().wait()?;
-        let mut lost = 0;
         let mut seen = BTreeMap::new();
         for info in there {
             let (_, instance) = parts(&info.name)?;
+            count(counts, "moves_under_way", u64::from(info.state == "moving"));
             let found = Known {
                 blocks: info.size_bytes / BLOCK,
                 name: info.name,
@@ -394,14 +394,17 @@ impl SegmentsStory {
             }
         }
         for (instance, found) in &seen {
-            lost += self.compare(link, *instance, found)?;
+            let lost = self.compare(link, *instance, found)?;
+            count(counts, PLAIN_LOST, lost);
+            count(counts, "segments", 1);
+            count(counts, "sectors", found.blocks * SECTORS_OF_A_BLOCK);
         }
         self.known = seen
             .into_iter()
             .map(|(instance, found)| (instance, (Some(found), None)))
             .collect();
         self.registers.settle();
-        Ok(lost)
+        Ok(())
     }
 
     fn compare(&mut self, link: &Remote, instance: u64, found: &Known) -> Result<u64, Failure> {
@@ -492,9 +495,9 @@ impl Story for SegmentsStory {
         Ok(())
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random) -> Result<u64, Failure> {
+    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
         let link = Remote::open_with(bench.device(), &options(&self.mix, random))?;
-        let lost = self.look(&link)?;
+        self.look(&link, seen)?;
         // Every second time the next worker finds a volume that nobody closed.
         if random.percent(50) {
             link.close()?;
@@ -503,6 +506,6 @@ impl Story for SegmentsStory {
             drop(link);
             bench.restart()?;
         }
-        Ok(lost)
+        Ok(())
     }
 }
