@@ -32,7 +32,7 @@ use std::any::Any;
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::error::Errno;
@@ -61,6 +61,8 @@ struct Inner {
     trials: Trials,
     /// Direct requests really go through the kernel's cache, as far as is known.
     direct_is_cached: AtomicBool,
+    /// It may end there and before, as far as its file system goes.
+    reach: AtomicU64,
 }
 
 /// What a file is made of. Its own enum and no trait object, so that a request for an inode meets no dynamic dispatch.
@@ -121,6 +123,7 @@ impl File {
             served_by: Attached::default(),
             trials: Trials::default(),
             direct_is_cached: AtomicBool::new(false),
+            reach: AtomicU64::new(0),
         }));
         // Where the file system says it all, no probe is needed.
         if file.is_in_memory() {
@@ -213,6 +216,24 @@ impl File {
     /// What `fstat`, `BLKGETSIZE64` or a foreign device said.
     pub fn size(&self) -> Result<u64, Errno> {
         self.0.made.device().size()
+    }
+
+    /// Could the file end there, as far as its file system goes? Asks the system when that is more than was asked for before.
+    #[must_use]
+    pub fn may_end_at(&self, end: u64) -> bool {
+        if end <= self.0.reach.load(Ordering::Relaxed) {
+            return true;
+        }
+        let Made::Inode(inode) = &self.0.made else {
+            return true;
+        };
+        // A file that grows asks some dozens of times in its life.
+        let ahead = end.checked_next_power_of_two().unwrap_or(end);
+        let known = [ahead, end].into_iter().find(|end| inode.may_end_at(*end));
+        if let Some(end) = known {
+            self.0.reach.fetch_max(end, Ordering::Relaxed);
+        }
+        known.is_some()
     }
 
     /// Where the next bytes at or behind `from` are that were ever written, as far as the file system tells; `None` behind the

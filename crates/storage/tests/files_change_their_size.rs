@@ -266,3 +266,48 @@ fn a_pinned_page_keeps_a_file_from_being_cut() {
     truncate(&mut core, handle, 4 * B, Mode::Direct);
     core.close().unwrap();
 }
+
+/// A file that may not grow: what was written behind its end through the cache stays there, and every sync fails, until it is cut off.
+#[test]
+fn a_cut_throws_away_what_cannot_be_written() {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let fd = rustix::fs::memfd_create("sealed", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    rustix::io::pwrite(&fd, &[1; 2 * BLOCK], 0).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::GROW).unwrap();
+    let mut core = core_with(64);
+    let handle = core.add_file(File::from_fd(fd, "sealed").unwrap(), Access::Write);
+    for (block, byte) in [(1, 4), (2, 5), (9, 6)] {
+        let written = begin_write(&mut core, handle, block, &[byte; BLOCK], Mode::Cached);
+        assert_eq!(end(&mut core, written).result.unwrap(), BLOCK as u32);
+    }
+    for len in [2 * B + 1, 2 * B - 1] {
+        assert!(run(&mut core, sync_request(handle)).result.is_err());
+        let cut = run(&mut core, ask(handle, SegmentOp::Truncate { len }, Mode::Kernel)).result;
+        // Of the third block a byte stays, which cannot be written.
+        assert_eq!(cut.is_ok(), len < 2 * B, "{len}: {cut:?}");
+    }
+    done(&mut core, sync_request(handle));
+    assert_eq!(core.size(handle).unwrap(), 2 * B - 1);
+    assert_eq!(get(&mut core, handle, 1, 1, Mode::Cached), vec![4; BLOCK - 1]);
+}
+
+/// Its log has ended: the page is never written, and who cuts it off does not have to hear of that.
+#[test]
+fn a_cut_throws_away_what_waits_for_a_log_that_has_ended() {
+    let w = world(4);
+    let mut core = core_with(64);
+    let handle = open(&mut core, &w.path);
+    let gate = core.add_gate(u64::MAX).unwrap();
+    core.set_gate(handle, gate).unwrap();
+    core.drive_gate(gate, || 1000).unwrap();
+    let pin = core.pin_now(handle, 3).unwrap();
+    core.change_now(&pin, 500).unwrap()[0] = 8;
+    core.unpin(pin);
+    core.log_ended(gate);
+    let cut = |core: &mut Core, len| run(core, ask(handle, SegmentOp::Truncate { len }, Mode::Kernel)).result;
+    assert!(cut(&mut core, 3 * B + 7).is_err(), "a part of it stays");
+    assert_eq!(cut(&mut core, 3 * B).unwrap(), 0);
+    done(&mut core, sync_request(handle));
+    core.close().unwrap();
+    assert_eq!(std::fs::read(&w.path).unwrap(), [1; 3 * BLOCK]);
+}

@@ -6,8 +6,9 @@ mod harness;
 mod through_cache;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use baio_engine::{Caching, Descriptions, Durability, Memory, Open, Wait};
+use baio_engine::{Caching, Descriptions, Durability, Errno, Memory, Open, Wait};
 use baio_storage::{Core, Fault, Handle, Mode, SegmentOp, SegmentRequest, Ticket};
 use harness::{BLOCK, Random, run, start};
 use through_cache::{B, cache_of, end, got};
@@ -448,4 +449,57 @@ fn a_write_beyond_what_a_file_can_have_is_refused() {
         assert_eq!(run(&mut core, request).result.unwrap_err().code(), "EFBIG");
     }
     assert_eq!(core.size(handle).unwrap(), 11);
+}
+
+/// The last page waits for its log, and the file ends before it: who reads what is on the device needs neither.
+#[test]
+fn a_direct_read_needs_the_pages_of_its_range_and_the_size_alone() {
+    let bytes = pattern(1, 2 * BLOCK);
+    let w = world(&bytes);
+    let mut core = core_with(64);
+    let handle = open(&mut core, &w.path);
+    write(&mut core, handle, 5 * B, &[9; BLOCK], Mode::Cached);
+    let pin = core.pin_now(handle, 5).unwrap();
+    core.change_now(&pin, 500).unwrap()[0] = 8;
+    core.unpin(pin);
+    for mode in [Mode::Direct, Mode::Kernel] {
+        // One that waited for that page would wait for ever.
+        let deadline = core.engine().now().after(Duration::from_secs(20));
+        let request = SegmentRequest {
+            deadline: Some(deadline),
+            ..asked(&core, handle, SegmentOp::Read { offset: 0 }, &[0; BLOCK], mode)
+        };
+        let ticket = start(&mut core, request);
+        assert_eq!(got(end(&mut core, ticket)), bytes[..BLOCK], "{mode:?}");
+    }
+    let beyond = begin_read(&mut core, handle, 2 * B, BLOCK, Mode::Direct);
+    (0..100).for_each(|_| drop(core.turn(Wait::No)));
+    assert!(core.poll(beyond, None).is_pending(), "there are no zeros yet");
+    core.set_durable_lsn(500).unwrap();
+    assert_eq!(got(end(&mut core, beyond)), [0; BLOCK]);
+}
+
+/// Its page could never be written: whoever came later to the file would be told so, for ever.
+#[test]
+fn a_cached_write_beyond_the_longest_file_is_refused() {
+    const FAR: u64 = 1 << 62;
+    let w = world(&[1; BLOCK]);
+    let longest = std::fs::File::options().write(true).open(&w.path).unwrap();
+    if longest.set_len(FAR + B).is_ok() {
+        println!("SKIPPED: a_cached_write_beyond_the_longest_file_is_refused: this file system has none");
+        return;
+    }
+    let mut core = core_with(64);
+    let handle = open(&mut core, &w.path);
+    let ticket = begin_write(&mut core, handle, FAR, &[2; BLOCK], Mode::Cached);
+    let error = end(&mut core, ticket).result.unwrap_err();
+    assert_eq!(
+        (error.errno(), error.offset),
+        (Some(Errno::EFBIG), Some(FAR)),
+        "{error}"
+    );
+    assert_eq!(core.size(handle).unwrap(), B);
+    write(&mut core, handle, B, &[3; BLOCK], Mode::Cached);
+    bare(&mut core, handle, SegmentOp::Sync, Mode::Cached);
+    assert_eq!(read(&mut core, handle, 0, BLOCK, Mode::Direct), [1; BLOCK]);
 }

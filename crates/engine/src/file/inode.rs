@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Stat, StatxFlags};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::durable;
@@ -95,6 +95,15 @@ impl Inode {
         let Some((cache, queue)) = queue else { return true };
         let takes_fua = || std::fs::read(format!("{queue}/fua")).is_ok_and(|fua| fua.trim_ascii() == b"1");
         cache.trim_ascii() != b"write through" && !takes_fua()
+    }
+
+    /// Only a file system that cannot have a file so long says no. The kernel compares the end with the longest file before the file
+    /// system sees the request, which then refuses it: no file system takes out a single byte.
+    pub(super) fn may_end_at(&self, end: u64) -> bool {
+        let (Some(last), Ok(fd), Kind::Regular) = (end.checked_sub(1), self.any_fd(), self.kind) else {
+            return true;
+        };
+        rustix::fs::fallocate(fd, FallocateFlags::COLLAPSE_RANGE, last, 1) != Err(rustix::io::Errno::FBIG)
     }
 
     pub(super) fn owner_uid(&self) -> Option<u32> {

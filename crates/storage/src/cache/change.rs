@@ -3,7 +3,7 @@
 //! | what happens to it | what the cache does |
 //! |---|---|
 //! | it grows | nothing that is cached changes; what was refused fits now. One that grows by itself does so with each page of a write past its end, when that is copied: its end is changed, then, and reaches the device with its last page |
-//! | it is about to shrink | whoever shrinks it reserves what is to be cut off ([`CacheOp::Reserve`]): what is cached there is made safe and dropped, and whoever comes there waits. So a shrink that fails has lost nothing |
+//! | it is about to shrink | whoever shrinks it reserves what is to be cut off ([`CacheOp::Reserve`], [`CacheOp::Cut`]): what is cached there is made safe and dropped, and whoever comes there waits. So a shrink that fails has lost nothing. A cut throws away what cannot be written |
 //! | it has shrunk | reads that waited there end short, writes as [`CacheError::PastEnd`] |
 //! | it is about to go | every request on it ends as [`CacheError::NoObject`]; pages stay, in case it does not go after all |
 //! | it has gone | pages are thrown away, changed or not; those that an I/O still has, when that has ended |
@@ -33,6 +33,23 @@ impl Cache {
         let last = object.pages().checked_sub(1).and_then(|page| object.tree.get(page));
         let state = last.map(|frame| self.frames.get(frame).state);
         object.grows && state.is_some_and(|state| state.is_dirty() || state == FrameState::WriteBack)
+    }
+
+    /// Must its last page be on the device before a read up to `end` goes there? Only if the device, of so many bytes, ends before
+    /// that, and the bytes asked for do not make it longer.
+    #[must_use]
+    pub(crate) fn must_reach(&self, id: ObjectId, end: u64, device_bytes: u64) -> bool {
+        let Some(slot) = self.object(id) else { return false };
+        let object = &self.objects[slot as usize];
+        let end = end.min(object.size);
+        let last = end
+            .checked_sub(1)
+            .and_then(|at| object.tree.get(at / PAGE_BYTES as u64));
+        let is_changed = |frame| {
+            let state: FrameState = self.frames.get(frame).state;
+            state.is_dirty() || state == FrameState::WriteBack
+        };
+        end > device_bytes && !last.is_some_and(is_changed)
     }
 
     /// How many bytes the object has; none if there is none.

@@ -38,7 +38,7 @@ impl Cache {
                 CacheOp::Sync { .. } | CacheOp::WriteOut { .. } | CacheOp::FlushTo { .. } => {
                     self.forget_sync(request.object, slot);
                 }
-                CacheOp::Reserve { .. } if result.is_err() => {
+                CacheOp::Reserve { .. } | CacheOp::Cut { .. } if result.is_err() => {
                     self.forget_sync(request.object, slot); // It may wait for a flush.
                     self.unreserve(request.object, slot);
                 }

@@ -440,6 +440,10 @@ impl Cache {
                 self.reserve(id, object, pages_of(start, end.saturating_sub(start)));
                 self.ready.push_back(id.slot);
             }
+            CacheOp::Cut { from } => {
+                self.reserve(id, object, pages_of(from, u64::MAX - from));
+                self.ready.push_back(id.slot);
+            }
             CacheOp::Sync { start, end, durability } => {
                 let durability = match durability {
                     Durability::None => Durability::Data,

@@ -60,6 +60,12 @@ pub enum CacheOp {
         /// Byte behind the last.
         end: u64,
     },
+    /// The same for all from this byte on, which is about to be cut off: pages of which nothing will be left are thrown away if they
+    /// cannot be written.
+    Cut {
+        /// First byte that is cut off.
+        from: u64,
+    },
     /// Brings a page in if it is not there, and holds it: the pin comes with the end (see [`pool`](super::pool)).
     Pin {
         /// Which page.

@@ -17,9 +17,9 @@ use std::ops::Range;
 use baio_engine::Durability;
 
 use super::Cache;
-use super::frames::FrameState;
+use super::frames::{FrameState, PAGE};
 use super::object::{ObjectId, Reservation};
-use super::request::{CacheError, Clearing, Request, RequestId};
+use super::request::{CacheError, CacheOp, Clearing, Request, RequestId};
 use super::settle::Step;
 use super::tree::Tag;
 use super::wait::Wait;
@@ -38,8 +38,11 @@ impl Cache {
     }
 
     pub(super) fn reserve_on(&mut self, slot: u32, request: &mut Request) -> Step {
-        if let Some(error) = request.told {
-            return Step::Done(Err(error));
+        if let Some(error) = request.told.take() {
+            // Of a page that is cut off nobody has to know.
+            if first_cut(request).is_none_or(|first| first > request.clearing.safe) {
+                return Step::Done(Err(error));
+            }
         }
         let object = &self.objects[request.object as usize];
         let own = object
@@ -97,6 +100,10 @@ impl Cache {
                 return Err(Step::PutOff);
             }
             request.clearing.safe = page;
+            if self.is_thrown_away(request, page, frame) {
+                self.throw_away(request.object, page, frame);
+                continue;
+            }
             let entry = self.frames.get(frame);
             if entry.stuck {
                 return Err(Step::Done(Err(CacheError::Stuck)));
@@ -106,7 +113,7 @@ impl Cache {
             }
             let waits_for_flush = entry.state == FrameState::Unflushed && entry.pins == 0 && !request.clearing.flushes;
             if (self.is_due(frame) || waits_for_flush) && !careless {
-                self.start_run(request, page..pages.end, left);
+                self.start_run(request, page..end_of_run(request, page, pages.end), left);
             }
             let entry = self.frames.get_mut(frame);
             let is_gated = entry.state == FrameState::Gated;
@@ -132,6 +139,23 @@ impl Cache {
             self.start_flush(request.object, Durability::Data);
         }
         Err(Step::Wait(Wait::Synced))
+    }
+
+    /// Is this page cut off as a whole, and cannot be written? Then nobody misses it.
+    fn is_thrown_away(&self, request: &Request, page: u64, frame: u32) -> bool {
+        let entry = self.frames.get(frame);
+        let cannot_be = match entry.state {
+            FrameState::Failed => true,
+            FrameState::Gated => self.never_written(frame).is_some(),
+            _ => false,
+        };
+        cannot_be && first_cut(request).is_some_and(|first| first <= page) && entry.pins == 0 && entry.pool.lent == 0
+    }
+
+    fn throw_away(&mut self, object: u32, page: u64, frame: u32) {
+        let since = self.frames.get(frame).since;
+        self.drop_page(frame);
+        self.page_left_pass(object, page, since);
     }
 
     /// Must it be written, and can that begin? Who holds it may be about to change it.
@@ -205,7 +229,7 @@ impl Cache {
                 return;
             }
             if self.is_due(frame) && !crate::seeded_bug("reserve-drops-changes") {
-                self.start_run(request, page..pages.end, left);
+                self.start_run(request, page..end_of_run(request, page, pages.end), left);
                 continue;
             }
             let entry = self.frames.get_mut(frame);
@@ -279,4 +303,19 @@ impl Cache {
             self.wake_reserved(object);
         }
     }
+}
+
+/// The first page of which nothing is left, if this is a cut.
+fn first_cut(request: &Request) -> Option<u64> {
+    match request.op {
+        CacheOp::Cut { from } => Some(from.div_ceil(PAGE)),
+        _ => None,
+    }
+}
+
+/// A page of which a part stays is written alone: it does not fail with those that are thrown away.
+fn end_of_run(request: &Request, page: u64, end: u64) -> u64 {
+    first_cut(request)
+        .filter(|first| page < *first)
+        .map_or(end, |first| first.min(end))
 }

@@ -117,7 +117,7 @@ impl Cache {
         let step = match request.op {
             CacheOp::Read { .. } => self.read_on(slot, &mut request),
             CacheOp::Write { .. } => self.write_on(slot, &mut request),
-            CacheOp::Reserve { .. } => self.reserve_on(slot, &mut request),
+            CacheOp::Reserve { .. } | CacheOp::Cut { .. } => self.reserve_on(slot, &mut request),
             CacheOp::Pin { .. } => self.pin_on(&mut request),
             CacheOp::PinNew { lsn, .. } => self.pin_new_on(&mut request, lsn),
             CacheOp::Change { lsn, .. } => self.change_on(&mut request, lsn),
@@ -180,7 +180,7 @@ impl Cache {
             Wait::Unreserved(object, page) => {
                 let object = &self.objects[object as usize];
                 match request.op {
-                    CacheOp::Reserve { .. } => object.is_first(slot),
+                    CacheOp::Reserve { .. } | CacheOp::Cut { .. } => object.is_first(slot),
                     _ => object.is_open(page, request.arrived),
                 }
             }

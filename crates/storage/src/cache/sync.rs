@@ -284,7 +284,7 @@ impl Cache {
     /// The flush that this request waited for has ended well: a sync with it, a reservation goes on.
     fn flushed_for(&mut self, slot: u32) {
         match self.requests.get_mut(slot) {
-            Some(request) if matches!(request.op, CacheOp::Reserve { .. }) => {
+            Some(request) if matches!(request.op, CacheOp::Reserve { .. } | CacheOp::Cut { .. }) => {
                 request.wait = Wait::None;
                 self.ready.push_back(slot);
             }

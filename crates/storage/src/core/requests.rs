@@ -282,6 +282,9 @@ impl Core {
             // What is in the cache is not looked for in the file.
             Target::Plain(file) if goes_through_cache(request) => {
                 let end = request.range().end;
+                if request.op.changes_bytes() && !file.may_end_at(end) {
+                    return Err(fail(Errno::EFBIG.into())); // Its page could never be written.
+                }
                 if request.op.changes_bytes() && !file.gives(baio_engine::Caching::Kernel) {
                     let size = self.plain_size(request.handle, file);
                     let size = size.map_err(|errno| fail(errno.into()))?;

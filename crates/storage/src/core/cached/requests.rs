@@ -2,11 +2,11 @@
 //!
 //! A direct request that still waits for the cache has touched nothing and is answered as cancelled, as one that waits for a hold.
 
-use baio_engine::{Durability, Memory, Wait};
+use baio_engine::{Durability, File, Memory, Wait};
 
 use super::whole;
 use crate::cache::eviction::Hint;
-use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
+use crate::cache::{self, Cache, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
 use crate::core::Core;
 use crate::core::requests::Coming;
 use crate::core::tags::Recipient;
@@ -62,12 +62,18 @@ impl Core {
             self.date_change();
         }
         let Some(cached) = &mut self.cached else { return };
+        let file = match self.objects.get(request.handle).map(|object| &object.target) {
+            Some(Target::Plain(file)) => Some(file),
+            Some(Target::Segment { .. }) | None => None,
+        };
         let range = request.range();
         let (start, end) = match request.op {
             // Of what is there no byte changes: only what is to be new is kept from others.
             SegmentOp::Allocate { .. } => (range.start.max(cached.cache.size(object)).min(range.end), range.end),
             // What ends on its way ends at the device when its last page is there.
-            SegmentOp::Read { .. } if !is_cached && cached.cache.ends_on_its_way(object) => (range.start, u64::MAX),
+            SegmentOp::Read { .. } if !is_cached && needs_the_end(&cached.cache, object, range.end, file) => {
+                (range.start, u64::MAX)
+            }
             _ => (range.start, range.end),
         };
         let (op, waits) = match request.op {
@@ -78,10 +84,10 @@ impl Core {
                 (CacheOp::Write { offset, durability }, false)
             }
             SegmentOp::Read { .. } => (CacheOp::WriteOut { start, end }, true),
+            SegmentOp::Truncate { len } => (CacheOp::Cut { from: len }, true),
             SegmentOp::Write { .. }
             | SegmentOp::Discard { .. }
             | SegmentOp::Zero { .. }
-            | SegmentOp::Truncate { .. }
             | SegmentOp::Allocate { .. } => (CacheOp::Reserve { start, end }, true),
         };
         let mut memory = std::mem::take(&mut request.memory);
@@ -292,4 +298,12 @@ impl Core {
             _ => None,
         }
     }
+}
+
+/// A read beside the cache needs what was changed of its range, and a file that is long enough on the device; nothing else.
+fn needs_the_end(cache: &Cache, object: ObjectId, end: u64, file: Option<&File>) -> bool {
+    let Some(file) = file.filter(|_| cache.ends_on_its_way(object)) else {
+        return false;
+    };
+    file.size().is_ok_and(|bytes| cache.must_reach(object, end, bytes))
 }
