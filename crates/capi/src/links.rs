@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Backend, Errno, Format, Local, Options, Reconnect, Remote};
+use baio::{Backend, Config, Errno, Format, Local, Options, Reconnect, Remote};
 
 use crate::abi::{
     BAIO_LINK_BROKER, BAIO_LINK_READ_ONLY, BAIO_LINK_REGISTER_ARENA, BAIO_LINK_SERVICE, BAIO_LINK_THREAD,
@@ -66,7 +66,7 @@ fn backend_named(name: &str) -> Result<Backend> {
 }
 
 /// Requests of a link, at most: more are no faster anywhere, and each costs memory.
-const SLOTS_MAX: u32 = 65_536;
+const SLOTS_MAX: u32 = Config::SLOTS_MAX;
 
 fn options_of(given: &baio_link_options) -> Result<Options> {
     let mut options = Options::default();

@@ -41,7 +41,7 @@ static void on(uint32_t kind, const char *path) {
     CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL);
     options.known.backend = BAIO_BACKEND_THREADS;
     options.known.slots = 0xffffffff;
-    CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL && says("65536"));
+    CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL && says("262144"));
     options.known.slots = 0, options.known.reconnect_ns = 1;
     CHECK(baio_link_open(&never, kind, NULL, &options.known) == -EINVAL && says("broker"));
     options.known.reconnect_ns = 0, options.known.volume = "main";

@@ -114,6 +114,7 @@ impl Engine {
     /// # Errors
     /// What refused to start, and the cure.
     pub fn new(config: &Config) -> Result<Engine, SetupError> {
+        config.check()?;
         let mut rejected = Vec::new();
         let backend = config.backend.start(config, &mut rejected)?;
         let mut engine = Engine::with_backend(backend, config)?;
@@ -136,6 +137,7 @@ impl Engine {
     /// # Errors
     /// When memory for the arena cannot be mapped.
     pub fn with_backend(mut backend: Box<dyn Backend>, config: &Config) -> Result<Engine, SetupError> {
+        config.check()?;
         let arena = Arena::new(config.arena_bytes)?;
         if config.register_arena {
             // A refusal (RLIMIT_MEMLOCK) costs speed only, and `explain` tells it.

@@ -4,8 +4,10 @@
 #![allow(unsafe_code)]
 
 use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, Errno, File, Open, Policy, Request};
+use baio_engine::{Caching, Choice, Config, Create, Engine, Errno, File, Open, Policy, Request, Wait};
 
 fn config(backend: Choice) -> Config {
     Config {
@@ -181,7 +183,7 @@ fn a_thread_that_is_refused_later_only_makes_the_pool_smaller() {
 fn used_up_aio_operations_are_told_with_the_sysctl() {
     let most = std::fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap();
     let most: u32 = most.trim().parse().unwrap();
-    if most > 1 << 20 {
+    if most >= Config::SLOTS_MAX {
         return eprintln!("skipped: fs.aio-max-nr is {most} here");
     }
     let config = Config {
@@ -205,4 +207,101 @@ fn every_choice_has_one_name() {
     }
     let refused = "io_uring".parse::<Choice>().unwrap_err();
     assert!(refused.contains("uring") && refused.contains("threads"), "{refused}");
+}
+
+/// Memory is taken for each slot from the start on: more than anybody has aborted the program.
+#[test]
+fn more_slots_than_there_can_be_are_refused() {
+    for choice in Choice::ALL {
+        for slots in [Config::SLOTS_MAX + 1, u32::MAX] {
+            let config = Config {
+                slots,
+                ..config(choice)
+            };
+            let error = Engine::new(&config).err().expect("too many");
+            assert_eq!(error.errno, Errno::EINVAL, "{choice}: {error}");
+            assert!(error.cure.is_some(), "{choice}: {error}");
+        }
+    }
+}
+
+/// Who sleeps for the doorbell alone hears it also where the kernel takes no poll of it.
+#[test]
+fn the_doorbell_is_heard_when_submissions_are_refused_later() {
+    without(&[], 0, || {
+        let Ok(mut engine) = Engine::new(&config(Choice::Aio)) else {
+            return println!("SKIPPED: the_doorbell_is_heard_when_submissions_are_refused_later: needs Linux AIO");
+        };
+        forbid(&[libc::SYS_io_submit], libc::EPERM);
+        let doorbell = engine.doorbell();
+        for _ in 0..3 {
+            doorbell.ring();
+            let until = engine.now().after(Duration::from_secs(5));
+            let wait = Wait::Until {
+                count: 0,
+                min_wait: Duration::ZERO,
+                deadline: Some(until),
+            };
+            engine.turn(wait).unwrap();
+            assert!(engine.now() < until, "only the deadline ended the sleep");
+        }
+    });
+}
+
+/// Runs it in a thread with a root directory and a umask of its own.
+fn apart(name: &str, body: impl FnOnce() + Send) {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: {name}: needs root");
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: it only separates this thread from the others of the process.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_FS) }, 0);
+            body();
+        });
+    });
+}
+
+fn both_new(path: &Path) -> Result<File, baio_engine::SetupError> {
+    let options = Open {
+        create: Create::IfMissing,
+        ..Open::write()
+    };
+    File::open(path, &options)
+}
+
+/// The file system gives direct I/O: then a file has it, however it was opened the second time.
+#[test]
+fn without_proc_a_file_still_has_both_descriptions() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if !both_new(&dir.path().join("other")).unwrap().gives(Caching::Direct) {
+        return println!("SKIPPED: without_proc_a_file_still_has_both_descriptions: needs O_DIRECT");
+    }
+    apart("without_proc_a_file_still_has_both_descriptions", || {
+        std::os::unix::fs::chroot(dir.path()).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        let file = both_new(Path::new("/file")).unwrap();
+        assert!(file.gives(Caching::Direct) && file.gives(Caching::Kernel));
+    });
+}
+
+/// A umask may deny its owner a file that was just made. That is told, and no file comes back that lacks what was asked for.
+#[test]
+fn a_second_description_that_is_denied_is_told() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if !both_new(&dir.path().join("other")).unwrap().gives(Caching::Direct) {
+        return println!("SKIPPED: a_second_description_that_is_denied_is_told: needs O_DIRECT");
+    }
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    apart("a_second_description_that_is_denied_is_told", || {
+        std::env::set_current_dir(dir.path()).unwrap();
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));
+        const NOBODY: libc::c_long = 65_534;
+        // SAFETY: the call itself, not the library's, changes the user of this thread alone.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
+        let error = both_new(Path::new("file")).unwrap_err();
+        assert_eq!(error.errno, Errno::EACCES, "{error}");
+        assert!(error.cure.as_ref().unwrap().contains("umask"), "{error}");
+    });
 }

@@ -7,7 +7,7 @@ use crate::backend::sync::{self, Sync};
 use crate::backend::threads::pool::Limits;
 use crate::backend::threads::{self, Threads};
 use crate::backend::uring::{self, Uring};
-use crate::error::SetupError;
+use crate::error::{Errno, SetupError};
 
 /// Beyond this, [`Config::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
 const POOL_THREADS_MAX: u32 = 1 << 20;
@@ -98,7 +98,7 @@ pub struct Config {
     pub backend: Choice,
     /// Which threads may use it.
     pub affinity: Affinity,
-    /// Requests in flight at most.
+    /// Requests in flight at most; no more than [`Config::SLOTS_MAX`].
     pub slots: u32,
     /// Slots that [`Engine::submit`](crate::Engine::submit) leaves to
     /// [`Engine::submit_reserved`](crate::Engine::submit_reserved): for write-back, log and metadata.
@@ -124,6 +124,25 @@ impl Default for Config {
             register_arena: false,
             pool_threads: 16,
         }
+    }
+}
+
+impl Config {
+    /// The largest [`Config::slots`]: each takes memory from the start on.
+    pub const SLOTS_MAX: u32 = 1 << 18;
+
+    /// Can an engine be started with this?
+    ///
+    /// # Errors
+    /// `EINVAL`, with what is too large.
+    pub fn check(&self) -> Result<(), SetupError> {
+        if self.slots <= Config::SLOTS_MAX {
+            return Ok(());
+        }
+        let asked = format!("{} slots", self.slots);
+        Err(SetupError::new("start an engine with", asked, Errno::EINVAL)
+            .need(format!("at most {} slots", Config::SLOTS_MAX))
+            .cure("ask for fewer slots"))
     }
 }
 

@@ -103,7 +103,7 @@ impl File {
         let fd = open_path(path, options.flags(first, known)).map_err(|errno| explain_open(&name, errno, first))?;
         let mut inode = Inode::new(&name, fd, first)?;
         if options.descriptions == Descriptions::Both && inode.kind != Kind::Stream {
-            add_direct(&mut inode, &name, options)?;
+            add_direct(&mut inode, path, &name, options)?;
         }
         Ok(File::made_of(name, Made::Inode(inode)))
     }
@@ -126,8 +126,9 @@ impl File {
     }
 }
 
-/// The second description of the same inode; a file system that has none leaves it out.
-fn add_direct(inode: &mut Inode, name: &str, options: &Open) -> Result<(), SetupError> {
+/// The second description of the same inode; a file system that has none leaves it out. Without /proc, or where the modes of the file
+/// forbid a second opening there, it is opened by its path.
+fn add_direct(inode: &mut Inode, path: &Path, name: &str, options: &Open) -> Result<(), SetupError> {
     let Some(kernel) = &inode.kernel else {
         return Ok(());
     };
@@ -136,12 +137,17 @@ fn add_direct(inode: &mut Inode, name: &str, options: &Open) -> Result<(), Setup
         claim_device: false,
         ..*options
     };
-    let path = format!("/proc/self/fd/{}", kernel.as_raw_fd());
-    let fd = match open_path(Path::new(&path), again.flags(Caching::Direct, Some(inode.kind))) {
+    let flags = again.flags(Caching::Direct, Some(inode.kind));
+    let by_descriptor = format!("/proc/self/fd/{}", kernel.as_raw_fd());
+    let opened = match open_path(Path::new(&by_descriptor), flags) {
+        Err(errno) if !is_final(errno) => open_path(path, flags),
+        opened => opened,
+    };
+    let fd = match opened {
         Ok(fd) => fd,
+        Err(errno) if has_no_direct(errno) => return Ok(()),
         // A file without it would be refused later, for what it is not to blame.
-        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => return Err(explain_open(name, errno, Caching::Direct)),
-        Err(_) => return Ok(()),
+        Err(errno) => return Err(explain_open(name, errno, Caching::Direct)),
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.to_owned(), errno.into()))?;
     if identity_of(&stat) != inode.identity {
@@ -150,6 +156,16 @@ fn add_direct(inode: &mut Inode, name: &str, options: &Open) -> Result<(), Setup
     }
     inode.direct = Some(fd);
     Ok(())
+}
+
+/// Does the file system give no direct description at all?
+fn has_no_direct(errno: Errno) -> bool {
+    matches!(errno, Errno::EINVAL | Errno::EOPNOTSUPP)
+}
+
+/// Would another path to the file be refused for the same reason?
+fn is_final(errno: Errno) -> bool {
+    has_no_direct(errno) || matches!(errno, Errno::EMFILE | Errno::ENFILE)
 }
 
 fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -168,6 +184,9 @@ fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
             .need("a file system that supports O_DIRECT")
             .cure("use another mode, or move the file"),
         (Errno::ENOENT, _) => error.cure("check the path"),
+        (Errno::EACCES, Caching::Direct) => error
+            .need("permission to open the file a second time; one that was just made may have been denied it by the umask")
+            .cure("check the umask and the permissions of the file and its directories, or open it with one description alone"),
         (Errno::EACCES, _) => error.cure("check the permissions of the file and its directories"),
         (Errno::EBUSY, _) => error.need("a device that is not mounted and not held by another"),
         (Errno::EMFILE, _) => error

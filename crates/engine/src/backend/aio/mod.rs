@@ -294,6 +294,8 @@ impl Aio {
         if bells == 0 {
             // The kernel had no room for one. Nothing but time can end such a sleep in time.
             at = earliest(at, Some(sys::monotonic().after(TICK)));
+            // What it would have told is looked for.
+            self.fired = true;
         }
         let least = missing.min(bells.max(1));
         let mut taken = std::mem::take(&mut self.taken);
