@@ -145,7 +145,7 @@ impl<B: IoBuf + Piece> Carried for Vec<B> {
             Memory::Many(mut list) => {
                 let parts = list.drain().map(|part| {
                     let filled = part.len().min(left);
-                    left -= filled;
+                    left = left.saturating_sub(filled);
                     B::from_filled(part, filled)
                 });
                 parts.collect()

@@ -49,6 +49,8 @@
 //! | `tracing` | spans and events of links, operations and requests |
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+// An offset that wraps is somewhere else in the file: sums are checked, saturate, or say that they may wrap.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod alarm;
 mod buffer;
@@ -60,6 +62,7 @@ mod local;
 mod local_io;
 mod log;
 pub mod metrics;
+mod moment;
 mod opened;
 mod operation;
 mod options;

@@ -394,7 +394,8 @@ impl Link for Local {
 
     fn count_bounce(&self, bytes: usize) {
         let (requests, before) = self.0.bounced.get();
-        self.0.bounced.set((requests + 1, before + bytes as u64));
+        let (requests, bytes) = (requests.wrapping_add(1), before.wrapping_add(bytes as u64));
+        self.0.bounced.set((requests, bytes));
     }
 
     fn bounced(&self) -> (u64, u64) {

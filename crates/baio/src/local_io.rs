@@ -40,7 +40,9 @@ enum Entry {
 
 impl Ours {
     fn next_tag(&self) -> u64 {
-        let tag = self.last_tag.get() % (Core::FOREIGN_TAGS.end - 1) + 1;
+        let next = self.last_tag.get().wrapping_add(1);
+        // 0 is no tag.
+        let tag = if Core::FOREIGN_TAGS.contains(&next) { next } else { 1 };
         self.last_tag.set(tag);
         tag
     }

@@ -359,3 +359,67 @@ fn a_cached_stream_sees_what_is_cached() {
     link.close().unwrap();
     drop(dir);
 }
+
+/// In a build that does not check sums an offset that wraps is one near the beginning.
+#[test]
+fn no_write_wraps_round_the_end_of_all_offsets() {
+    let content = bytes(ODD, 1);
+    for how in [kernel(), direct()] {
+        on_both(8 << 20, how, |body, path| {
+            std::fs::write(path, &content).unwrap();
+            for offset in [1 << 63, u64::MAX - 4095, u64::MAX - 10, u64::MAX] {
+                let error = body.fails_to_write(offset, &bytes(4 * PIECE, 2));
+                assert!(error.to_string().contains("EFBIG"), "{offset}: {error}");
+            }
+            assert!(std::fs::read(path).unwrap() == content);
+        });
+    }
+}
+
+/// Every call that takes an offset, a page or a length: none reaches what is there from behind the end.
+#[test]
+fn no_offset_wraps() {
+    let content = bytes(4 * 4096, 1);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, &content).unwrap();
+    let options = options(8 << 20).with_cache(1 << 20);
+    no_offset_wraps_on(&Local::new_with(&options).unwrap(), &path);
+    no_offset_wraps_on(&Remote::new_with(&options).unwrap(), &path);
+    assert!(std::fs::read(&path).unwrap() == content);
+}
+
+fn no_offset_wraps_on<L: baio::Link>(link: &L, path: &std::path::Path) {
+    let file = direct().open(link, path).wait().unwrap();
+    let buffer = |len| file.buffer(len).unwrap();
+    let top = u64::MAX;
+    for offset in [1 << 63, (1 << 63) - 4096, top - 8191, top - 4095, top] {
+        for mode in [Mode::Direct, Mode::Kernel, Mode::Cached] {
+            for len in [4096, 3 * 4096] {
+                let said = file.write_at(offset, buffer(len)).mode(mode).wait();
+                assert!(said.is_err(), "{mode:?} {offset} {len}");
+                let said = file.write_all_at(offset, buffer(len)).mode(mode).wait();
+                assert!(said.is_err(), "{mode:?} {offset} {len}");
+                let read = file.read_at(offset, buffer(len)).mode(mode).wait();
+                assert_eq!(read.map_or(0, |done| done.bytes), 0, "{mode:?} {offset} {len}");
+            }
+            for len in [4096, 1 << 63, top - 4095, top] {
+                let said = file.zero(offset, len).mode(mode).wait();
+                assert!(said.is_err() || mode != Mode::Cached, "{mode:?} {offset} {len}");
+                let _ = file.discard(offset, len).mode(mode).wait();
+            }
+        }
+        for len in [4096, 1 << 63, top - 4095, top] {
+            assert!(file.allocate(offset, len).wait().is_err(), "{offset} {len}");
+        }
+        assert!(offset < 1 << 63 || file.truncate(offset).wait().is_err(), "{offset}");
+        assert!(file.pin(offset).wait().is_err() && file.pin_new(offset, 1).wait().is_err());
+        for pages in [offset..top, offset..offset.saturating_add(1), 0..offset] {
+            let _ = file.prefetch(std::slice::from_ref(&pages)).wait();
+            let _ = file.drop_cached(pages.clone()).wait();
+            let _ = file.keep_cached(pages.clone()).wait();
+            let _ = file.keep_cached_no_more(pages.clone()).wait();
+            assert!(pages.start == 0 || !matches!(file.lend(pages).wait(), Ok(Some(_))));
+        }
+    }
+}

@@ -63,7 +63,7 @@ fn inside(offset: usize, bytes: usize) -> Result<()> {
 
 fn read<L: Home>(handle: Handle, offset: usize, bytes: usize) -> Result<Vec<u8>> {
     let thing = look::<L>(handle, Kind::Pin)?;
-    let copied = move |page: &[u8]| page.get(offset..offset + bytes).map(<[u8]>::to_vec);
+    let copied = move |page: &[u8]| page.get(offset..)?.get(..bytes).map(<[u8]>::to_vec);
     let found = thing.as_pin()?.read(copied).wait()?;
     found.ok_or_else(|| invalid("the page is shorter", "stay in the page"))
 }
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn baio_pin_read(pin: *mut baio_pin, offset: usize, to: *m
 fn change<L: Link>(pin: &Pin<L>, offset: usize, from: &Arc<[u8]>, lsn: u64) -> baio::Result<()> {
     let from = Arc::clone(from);
     let copy = move |page: &mut [u8]| {
-        if let Some(there) = page.get_mut(offset..offset + from.len()) {
+        if let Some(there) = page.get_mut(offset..).and_then(|rest| rest.get_mut(..from.len())) {
             there.copy_from_slice(&from);
         }
     };

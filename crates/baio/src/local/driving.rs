@@ -40,7 +40,7 @@ impl Local {
     }
 
     pub(crate) fn take_role(&self) -> Role {
-        self.0.reapers.set(self.0.reapers.get() + 1);
+        self.0.reapers.set(self.0.reapers.get().saturating_add(1));
         Role(self.clone())
     }
 

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::Metrics;
+use crate::moment::from_now;
 
 /// A peer has so long for its request and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -240,7 +241,7 @@ impl<S: Fn() -> Option<Metrics>> Serving<S> {
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
                 // No descriptors are left, as a rule: they come back.
                 Err(_) => {
-                    let until = Instant::now() + Duration::from_millis(100);
+                    let until = from_now(Duration::from_millis(100));
                     if let Err(End::Stopped) = self.wait(self.stop.as_fd(), PollFlags::IN, Some(until)) {
                         return;
                     }
@@ -250,7 +251,7 @@ impl<S: Fn() -> Option<Metrics>> Serving<S> {
     }
 
     fn answer(&self, peer: &OwnedFd) -> Result<(), End> {
-        let until = Instant::now() + PATIENCE;
+        let until = from_now(PATIENCE);
         let mut request = Vec::new();
         let read = self.read(peer, &mut request, until)?;
         let asked = Instant::now();
@@ -259,7 +260,7 @@ impl<S: Fn() -> Option<Metrics>> Serving<S> {
             Read::TooLong => Reply::plain("431 Request Header Fields Too Large", "the request is too long\n"),
         };
         // How long a snapshot takes is not the peer's doing.
-        let until = until + asked.elapsed();
+        let until = until.checked_add(asked.elapsed()).unwrap_or(until);
         self.write(peer, &reply.head, until)?;
         if !request.starts_with(b"HEAD ") {
             self.write(peer, &reply.body, until)?;

@@ -435,10 +435,10 @@ fn histogram(mut encoder: MetricEncoder<'_>, latency: &Histogram) -> Result<(), 
     for power in EDGES.step_by(STEP) {
         let edge = Duration::from_nanos(1 << power);
         let shorter = latency.shorter_than(edge);
-        buckets.push((edge.as_secs_f64(), shorter - before));
+        buckets.push((edge.as_secs_f64(), shorter.saturating_sub(before)));
         before = shorter;
     }
-    buckets.push((f64::INFINITY, latency.count() - before));
+    buckets.push((f64::INFINITY, latency.count().saturating_sub(before)));
     encoder.encode_histogram::<NoLabelSet>(latency.total().as_secs_f64(), latency.count(), &buckets, None)
 }
 

@@ -23,6 +23,7 @@ use baio_words::{Errno, Lost, OperationName};
 use super::carried::{Between, Client};
 use super::far::{self, Far};
 use super::handles::{Handles, Known, Opened};
+use crate::moment::from_now;
 
 /// The first pause, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(250)];
@@ -53,7 +54,7 @@ impl Again {
         wishes: &Wishes,
         limit: Duration,
     ) -> Result<Again, ConnectError> {
-        let until = Instant::now() + wishes.patience;
+        let until = from_now(wishes.patience);
         let opening = opening(session, until, &|| true).ok_or_else(|| ConnectError {
             object: path.display().to_string(),
             errno: Errno::EPROTONOSUPPORT,
@@ -135,14 +136,14 @@ fn look(link: &Weak<Client>, until: Option<Instant>) {
         // Who drops the link meanwhile does not wait for this.
         drop(client);
         std::thread::sleep(pause.min(left));
-        pause = (pause * 2).min(longest);
+        pause = pause.saturating_mul(2).min(longest);
     }
 }
 
 /// One attempt. True: it goes on, or was closed.
 fn goes_on(client: &Client, far: &Far, again: &Again, left: Duration) -> bool {
     let patience = left.min(again.wishes.patience);
-    let until = Instant::now() + patience;
+    let until = from_now(patience);
     let wishes = Wishes {
         patience,
         ..again.wishes.clone()

@@ -32,5 +32,11 @@ const DEPTH: usize = 8;
 
 /// How far a byte is behind the beginning of its page.
 fn in_page(at: u64) -> usize {
-    (at % PAGE as u64) as usize
+    const WITHIN: u64 = PAGE as u64 - 1;
+    (at & WITHIN) as usize
+}
+
+/// Where its page begins.
+fn page_of(at: u64) -> u64 {
+    at.saturating_sub(in_page(at) as u64)
 }

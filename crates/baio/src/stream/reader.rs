@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use baio_engine::Buffer;
 
 use super::line::Line;
-use super::{DEPTH, in_page};
+use super::{DEPTH, in_page, page_of};
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;
@@ -99,7 +99,7 @@ impl<L: Link> Opened<L> {
             opened: self.clone(),
             line: Line::new(DEPTH),
             at,
-            ask: at - in_page(at) as u64,
+            ask: page_of(at),
             end,
             allowed: 1,
             careful_until: 0,
@@ -138,8 +138,8 @@ impl<L: Link> Reader<L> {
     pub(super) fn used(&mut self, bytes: usize) {
         let bytes = bytes.min(self.left().len());
         if let Some(hand) = &mut self.hand {
-            hand.next += bytes;
-            self.at += bytes as u64;
+            hand.next = hand.next.saturating_add(bytes);
+            self.at = self.at.saturating_add(bytes as u64);
         }
     }
 
@@ -151,7 +151,7 @@ impl<L: Link> Reader<L> {
         while self.left().is_empty() && !self.has_ended && self.at < self.end {
             self.ask_ahead(context)?;
             let (asked, ended) = ready!(self.line.poll_next(context));
-            let first = self.at - in_page(self.at) as u64;
+            let first = page_of(self.at);
             match ended {
                 Ok(done) => self.take(first, asked, done.bytes, done.buffer),
                 Err(failed) => {
@@ -175,7 +175,7 @@ impl<L: Link> Reader<L> {
             self.line.forget();
         }
         self.allowed = self.allowed.saturating_mul(2).min(self.line.depth);
-        let end = usize::try_from(self.end - first).map_or(bytes, |wanted| bytes.min(wanted));
+        let end = usize::try_from(self.end.saturating_sub(first)).map_or(bytes, |wanted| bytes.min(wanted));
         let next = in_page(self.at).min(end);
         self.hand = Some(Hand { buffer, next, end });
     }
@@ -195,7 +195,7 @@ impl<L: Link> Reader<L> {
             } else {
                 buffer.len()
             };
-            let wanted = usize::try_from(self.end - self.ask).unwrap_or(usize::MAX);
+            let wanted = usize::try_from(self.end.saturating_sub(self.ask)).unwrap_or(usize::MAX);
             let len = wanted.div_ceil(PAGE).saturating_mul(PAGE).min(most);
             buffer.set_len(len);
             let request = self.opened.read_at(self.ask, buffer);

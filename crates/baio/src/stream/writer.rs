@@ -6,11 +6,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use baio_engine::{Buffer, Durability};
-use baio_storage::Mode;
+use baio_engine::{Buffer, Durability, Errno};
+use baio_storage::{Error, Mode};
 
 use super::line::Line;
-use super::{DEPTH, in_page};
+use super::{DEPTH, in_page, page_of};
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;
@@ -57,6 +57,9 @@ pub struct Writer<L: Link> {
     state: State,
 }
 
+/// No byte lies there or behind: an offset of the kernel is signed.
+const LAST: u64 = i64::MAX as u64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -101,7 +104,18 @@ impl<L: Link> Writer<L> {
     /// Where the next byte goes, as an offset in the segment or file.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.start + self.filled as u64
+        self.start.saturating_add(self.filled as u64)
+    }
+
+    /// So many of these bytes as there are offsets for.
+    fn bounded<'a>(&self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+        let left = LAST.checked_sub(self.position()).filter(|left| *left > 0);
+        let left = left.ok_or_else(|| {
+            let error = Error::new("write", self.opened.name(), Errno::EFBIG);
+            io::Error::from(error.at(self.position()))
+        })?;
+        let most = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        Ok(bytes.get(..most).unwrap_or(bytes))
     }
 
     fn is_direct(&self) -> bool {
@@ -119,6 +133,7 @@ impl<L: Link> Writer<L> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        let bytes = self.bounded(bytes)?;
         self.sync = None; // One that a close has begun knows nothing of these bytes.
         if self.overlaps || self.error.is_some() {
             ready!(self.poll_all(context))?;
@@ -128,10 +143,12 @@ impl<L: Link> Writer<L> {
             None => ready!(self.poll_piece(context))?,
         };
         // Behind an odd beginning the next piece begins with a page again.
-        let room = piece.len() - if self.is_direct() { 0 } else { in_page(self.start) };
-        let len = bytes.len().min(room - self.filled);
-        piece[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
-        self.filled += len;
+        let before = if self.is_direct() { 0 } else { in_page(self.start) };
+        let room = piece.len().saturating_sub(before);
+        let len = bytes.len().min(room.saturating_sub(self.filled));
+        let filled = self.filled.saturating_add(len);
+        piece[self.filled..filled].copy_from_slice(&bytes[..len]);
+        self.filled = filled;
         match self.filled == room {
             true => self.send(piece, room, self.opened.default_mode(), context),
             false => self.piece = Some(piece),
@@ -143,7 +160,7 @@ impl<L: Link> Writer<L> {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Buffer>> {
         if self.is_direct() && in_page(self.position()) > 0 {
             let within = in_page(self.position());
-            let page = self.position() - within as u64;
+            let page = page_of(self.position());
             let (mut piece, there) = ready!(self.poll_page(page, context))?;
             // Behind the end of a file there are zeros.
             piece[there.min(within)..within].fill(0);
@@ -198,7 +215,8 @@ impl<L: Link> Writer<L> {
         piece.set_len(len);
         let request = self.opened.write_all_at(self.start, piece).mode(mode);
         self.line.push(len, request, context);
-        self.start += len as u64;
+        // No byte was taken behind the last offset.
+        self.start = self.start.saturating_add(len as u64);
         (self.filled, self.sent) = (0, 0);
     }
 
@@ -247,17 +265,18 @@ impl<L: Link> Writer<L> {
     /// Sends a direct piece that ends within a page. That page's beginning is where the next piece goes on.
     fn poll_send_odd(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_all(context))?; // In order: what is before it has failed first.
-        let within = self.filled % PAGE;
-        let begin = self.filled - within;
-        let page = self.start + begin as u64;
+        let within = in_page(self.filled as u64);
+        let begin = self.filled.saturating_sub(within);
+        let behind = begin.saturating_add(PAGE);
+        let page = self.start.saturating_add(begin as u64);
         let (mut next, there) = ready!(self.poll_page(page, context))?;
         let Some(mut piece) = self.piece.take() else {
             return Poll::Ready(Ok(()));
         };
         next[..within].copy_from_slice(&piece[begin..self.filled]);
         if there == PAGE {
-            piece[self.filled..begin + PAGE].copy_from_slice(&next[within..PAGE]);
-            self.send(piece, begin + PAGE, Mode::Direct, context);
+            piece[self.filled..behind].copy_from_slice(&next[within..PAGE]);
+            self.send(piece, behind, Mode::Direct, context);
         } else {
             self.send(piece, self.filled, Mode::Kernel, context);
         }

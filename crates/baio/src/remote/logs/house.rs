@@ -176,7 +176,7 @@ impl House {
         let mut at = 0;
         while let Some(claiming) = self.claims.get_mut(at) {
             match claiming.call.poll(&self.client, waker) {
-                Poll::Pending => at += 1,
+                Poll::Pending => at = at.saturating_add(1),
                 Poll::Ready(reply) => {
                     let Claiming {
                         creates,

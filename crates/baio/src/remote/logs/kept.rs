@@ -145,7 +145,7 @@ impl Kept {
     }
 
     fn start(&mut self, request: LogRequest, answer: Option<Answerer>) {
-        self.last += 1;
+        self.last = self.last.wrapping_add(1);
         if let Some(part) = &mut self.part {
             part.start(self.last, request);
             self.asked.insert(self.last, Asked { request, answer });
@@ -201,7 +201,7 @@ impl Kept {
         let mut at = 0;
         while let Some(growing) = self.sizes.get_mut(at) {
             let Poll::Ready(size) = growing.call.poll(client, waker) else {
-                at += 1;
+                at = at.saturating_add(1);
                 continue;
             };
             let Growing { size_bytes, answer, .. } = self.sizes.swap_remove(at);
