@@ -191,7 +191,7 @@ impl Context {
             }
         }
         // SAFETY: the caller's promise.
-        let told = unsafe { self.ask(wait, is_never, ask) };
+        let told = unsafe { self.ask(using, wait, is_never, ask) };
         self.count(|follower, sheet, ring| follower.follow(sheet, ring, false));
         told
     }
@@ -200,6 +200,7 @@ impl Context {
     /// As for [`crate::io_getevents`].
     unsafe fn ask(
         &self,
+        using: &Using,
         wait: &Wait,
         is_never: bool,
         ask: impl Fn(&Wait) -> c_int,
@@ -207,6 +208,8 @@ impl Context {
         let started = (!is_never && !wait.limit.is_null()).then(Instant::now);
         self.sleepers.come();
         let told = ask(wait);
+        // Who submitted was counted in before; what he did before that has been done for who takes the event.
+        let _ = using.others();
         let Ok(taken) = usize::try_from(told) else {
             self.sleepers.leave();
             return Ok(told);

@@ -27,6 +27,7 @@ use crate::check::{self, Checked};
 use crate::counted;
 use crate::helper::Helper;
 use crate::inside::{Inside, is_inside, this_thread};
+use crate::long;
 use crate::notice::Notice;
 use crate::requests::{IN_RING_MAX, NONE, Request, Requests};
 
@@ -173,6 +174,7 @@ impl Context {
             what,
             fd,
             kept: None,
+            beside: false,
             priority: 0,
             name: 0,
         };
@@ -201,9 +203,11 @@ impl Context {
         if group != NONE {
             state.requests.join(group);
         }
+        let mut call = bare(what);
+        long::keep(&self.ring, &mut call, file);
         let name = state.requests.insert(Request {
             object,
-            call: bare(what),
+            call,
             file,
             done: 0,
             notice,
@@ -245,6 +249,9 @@ impl Context {
     pub(crate) fn finish<'a>(&'a self, mut state: Locked<'a>, from: From) {
         loop {
             self.look(&mut state, from);
+            for kept in state.requests.left.drain(..) {
+                self.ring.give_back(kept);
+            }
             let mut calls = [NO_CALL; BATCH];
             let count = state.requests.take_ready(&mut calls);
             let notice = state.requests.next_notice(from != From::Handler);
@@ -573,6 +580,7 @@ const NO_CALL: Call = Call {
     what: What::Poll { events: 0 },
     fd: -1,
     kept: None,
+    beside: false,
     priority: 0,
     name: 0,
 };

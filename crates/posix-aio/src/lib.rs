@@ -15,6 +15,8 @@
 //! | `helper.rs` | the thread that moves results when nobody calls |
 //! | `inside.rs` | what a signal handler must not do |
 //! | `counted.rs` | what `baio run` shows |
+//! | `by_number.rs` | a hash of descriptors |
+//! | `long.rs` | long reads and writes |
 //! | `leaving.rs` | what happens when the program exits |
 //! | `c/exports.c`, `c/posix-aio.map` | functions where a thread may be cancelled; what is exported |
 //!
@@ -25,6 +27,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;
+mod by_number;
 mod check;
 mod context;
 mod counted;
@@ -32,6 +35,7 @@ mod exports;
 mod helper;
 mod inside;
 mod leaving;
+mod long;
 mod next;
 mod notice;
 mod process;

@@ -7,14 +7,15 @@
 //! Moving results allocates and frees nothing: `aio_error` does it, also in a signal handler. Room is made when a request is taken in.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::os::fd::RawFd;
 
 use baio_engine::Errno;
-use baio_engine::shared::{Call, What};
+use baio_engine::shared::{Call, KEPT_MAX, Kept, What};
 use baio_shim::file::{self, File};
 
 use crate::abi::Aiocb;
+use crate::by_number::ByNumber;
 use crate::counted;
 use crate::notice::Notice;
 
@@ -117,26 +118,6 @@ struct Group {
     notice: Notice,
 }
 
-/// Numbers of descriptors are spread well enough.
-#[derive(Default)]
-pub(crate) struct ByNumber(u64);
-
-impl Hasher for ByNumber {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 << 8 | u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-
-    fn write_i32(&mut self, number: i32) {
-        self.0 = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Requests {
@@ -154,6 +135,8 @@ pub(crate) struct Requests {
     /// What is to be sent; threads apart, which a signal handler cannot start.
     notices: VecDeque<Notice>,
     threads: VecDeque<Notice>,
+    /// Files of long calls that have ended, to be given back to the ring.
+    pub(crate) left: Vec<Kept>,
     /// Who moves results has just submitted: what was made then or later has ended at once.
     pub(crate) submitted: Option<u64>,
 }
@@ -190,6 +173,10 @@ impl Requests {
             None => self.grow(),
         };
         let fd = request.call.fd;
+        if request.call.kept.is_some() {
+            // For all that are in flight: in a handler nothing is allocated.
+            self.left.reserve(KEPT_MAX as usize);
+        }
         let may = self.may_begin(fd, NONE, &request);
         let list = self.lists.entry(fd).or_insert(EMPTY);
         let before = std::mem::replace(&mut list.last, at);
@@ -329,6 +316,7 @@ impl Requests {
         let Some(request) = place.request.take() else { return };
         let was_held = place.stage == Stage::Held;
         place.stage = Stage::Free;
+        self.left.extend(request.call.kept);
         let (before, after) = (place.before, place.after);
         self.free.push(at);
         self.held -= usize::from(was_held);

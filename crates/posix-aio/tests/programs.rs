@@ -81,6 +81,7 @@ stories! {
     several_threads_wait_at_once: "waiters";
     who_waits_for_a_list_is_woken_by_the_helper: "led";
     more_requests_than_the_ring_holds: "many";
+    a_long_read_holds_up_nobody: "long";
 }
 
 #[test]
@@ -139,6 +140,11 @@ fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
 #[test]
 fn what_the_kernel_still_reads_is_under_way_when_the_ring_is_gone() {
     story_of_ours("lent");
+}
+
+#[test]
+fn a_long_read_outlives_its_descriptor() {
+    story_of_ours("outlives");
 }
 
 /// Programs that were linked when POSIX AIO was a library of its own.

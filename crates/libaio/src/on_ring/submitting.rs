@@ -299,6 +299,7 @@ fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<O
         what: checked.what,
         fd: iocb.fd as RawFd,
         kept: None,
+        beside: false,
         priority: checked.priority,
         name: 0,
     };

@@ -31,6 +31,9 @@ pub struct Call {
     pub fd: RawFd,
     /// On which file in its place.
     pub kept: Option<Kept>,
+    /// A worker of the kernel's does it, and not the thread that submits, as far as it need not wait: a long one. It looks for the descriptor
+    /// later than that, if the file is not kept.
+    pub beside: bool,
     /// The `ioprio` of a read or write; 0 for the thread's own.
     pub priority: u16,
     /// The caller's name for it, handed back with its result. The two highest are taken.
@@ -135,10 +138,9 @@ impl Call {
             What::Poll { events } => opcode::PollAdd::new(fd, events).build(),
         };
         // Whose place among the ring's files stands where the descriptor would.
-        let flags = match self.kept {
-            Some(_) => squeue::Flags::FIXED_FILE,
-            None => squeue::Flags::empty(),
-        };
+        let mut flags = squeue::Flags::empty();
+        flags.set(squeue::Flags::FIXED_FILE, self.kept.is_some());
+        flags.set(squeue::Flags::ASYNC, self.beside);
         entry.flags(flags).user_data(self.name)
     }
 }
@@ -168,7 +170,7 @@ pub struct SharedRing {
 }
 
 /// Files that a ring keeps at most; fewer, where so few may be open.
-const KEPT_MAX: u32 = 64;
+pub const KEPT_MAX: u32 = 64;
 const KEPT_FEW: u32 = 8;
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -415,6 +417,7 @@ mod tests {
                             },
                             fd,
                             kept: None,
+                            beside: false,
                             priority: 0,
                             name: part * 500 + at as u64,
                         })
@@ -454,6 +457,7 @@ mod tests {
                 what,
                 fd: -1,
                 kept,
+                beside: false,
                 priority: 0,
                 name: 7,
             };
