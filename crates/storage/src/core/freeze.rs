@@ -91,7 +91,7 @@ impl Core {
                 .get(key)
                 .is_some_and(|running| running.operation().only_reads())
         };
-        self.is_frozen() && !matches!(event, Event::Begin) && !reads(key)
+        self.is_frozen() && !matches!(event, Event::Begin | Event::CalledOff) && !reads(key)
     }
 
     /// Where a checked request goes while the volume is being frozen.

@@ -43,6 +43,7 @@ mod resize;
 mod returns;
 mod segments;
 mod tags;
+mod token;
 mod waits;
 
 #[cfg(test)]
@@ -85,9 +86,8 @@ pub struct Core {
     cached: Option<Box<cached::PageCache>>,
     holds: Holds,
     running: SlotMap<Running>,
-    /// The operation that has the table token.
-    token: Option<u32>,
-    waiting_for_token: VecDeque<u32>,
+    /// Which operations have the table token, and who waits for it.
+    token: token::Token,
     /// Operations that go on at the next turn.
     next_turn: Vec<SlotKey>,
     /// Who is changing which segment, and who waits for the end of that.
@@ -199,8 +199,7 @@ impl Core {
             cached: None,
             holds: Holds::default(),
             running: SlotMap::default(),
-            token: None,
-            waiting_for_token: VecDeque::new(),
+            token: token::Token::default(),
             next_turn: Vec::new(),
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),

@@ -50,10 +50,11 @@ impl Core {
         }
     }
 
-    /// The volume is about to be closed: it thaws; moves stop at their next mark, and go on after the next open. Turn the core until
-    /// [`Core::in_flight`] is 0; [`Core::close`] does both.
+    /// The volume is about to be closed: it thaws; operations are called off; moves stop at their next mark, and go on after the next open.
+    /// Turn the core until [`Core::in_flight`] is 0; [`Core::close`] does both.
     pub fn wind_down(&mut self) {
         self.claims.ask_all_to_end();
+        self.call_off_all();
         self.end_freezes();
         // A log's last batches still move its gate.
         self.end_logs();

@@ -1,4 +1,7 @@
 //! Running operations: moves their state machines on, hands the table token round, and keeps their answers.
+//!
+//! Any of them can be *called off*: by its owner, or because the core winds down. Whatever it is, if it waits for the token or for somebody's
+//! claim it ends at once ([`Event::CalledOff`]); what only looks ends at its next step, zeroes with those under way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -32,6 +35,8 @@ pub(super) struct Running {
     left_alone: bool,
     /// It is to end early, if it can.
     called_off: bool,
+    /// It has had a turn with the table.
+    has_begun: bool,
     /// The operation that has begun it, and is told its answer.
     parent: Option<SlotKey>,
     /// Who is told how far it is.
@@ -67,9 +72,15 @@ impl Running {
             waker: None,
             left_alone: false,
             called_off: false,
+            has_begun: false,
             parent,
             watch: None,
         }
+    }
+
+    /// Ends it when it only waits? A move has its mark to write first, and asks for itself.
+    fn may_end_waiting(&self) -> bool {
+        self.called_off && !self.operation.is_move()
     }
 
     pub(super) fn operation(&self) -> &Operation {
@@ -139,7 +150,8 @@ impl Core {
         }
     }
 
-    /// Nobody will take the answer. The operation goes on to its end all the same; a handle that it would have given is closed then.
+    /// Nobody will take the answer. What changes anything goes on to its end all the same; what only reads is called off. A handle that it
+    /// would have given is closed then.
     pub fn abandon_operation(&mut self, id: OperationId) {
         let OperationId(key) = id;
         let Some(running) = self.running.get_mut(key) else {
@@ -147,7 +159,9 @@ impl Core {
         };
         running.left_alone = true;
         self.displaced.extend(running.waker.take());
-        self.wake_called_off(key);
+        if running.operation.only_reads() {
+            self.ends_early(key);
+        }
         let Some(running) = self.running.get_mut(key) else {
             return;
         };
@@ -157,24 +171,50 @@ impl Core {
         }
     }
 
-    /// The operation is to end early, if it can: a defragmentation ends with the move under way, a check with what it is reading, a freeze that is not there yet at
-    /// once. All others go on to their end. It is answered as ever.
+    /// The operation is to end early, if it can: one that waits for others at once, one that only reads at its next step, zeroes with those
+    /// under way, a defragmentation with the move under way. It is answered as ever.
     pub fn call_off_operation(&mut self, id: &OperationId) {
-        let OperationId(key) = *id;
-        if let Some(running) = self.running.get_mut(key) {
-            running.called_off = true;
-            self.wake_called_off(key);
+        self.ends_early(id.0);
+    }
+
+    fn ends_early(&mut self, key: SlotKey) {
+        let Some(running) = self.running.get_mut(key).filter(|running| !running.has_ended()) else {
+            return;
+        };
+        running.called_off = true;
+        if self.stops_waiting(key) {
+            return self.step(key.index, Event::CalledOff);
+        }
+        // Others wait for the end of a freeze and of a check: these look at once whether anybody wants them.
+        let operation = self.running.get(key).map(Running::operation);
+        if matches!(operation, Some(Operation::Freeze(_) | Operation::Check(_))) {
+            self.next_turn.push(key);
         }
     }
 
-    /// Others wait for the end of a freeze and of a check: these look at once whether anybody wants them.
-    fn wake_called_off(&mut self, key: SlotKey) {
-        let is_waited_for = |running: &Running| {
-            matches!(running.operation, Operation::Freeze(_) | Operation::Check(_)) && running.answer.is_none()
-        };
-        if self.running.get(key).is_some_and(is_waited_for) {
-            self.next_turn.push(key);
+    /// The volume is about to be closed: whoever waits for a first turn ends, and so does whatever only reads. What has begun to change the
+    /// volume goes on.
+    pub(super) fn call_off_all(&mut self) {
+        let keys = self.running.indices().filter_map(|index| self.running.key_at(index));
+        let keys: Vec<SlotKey> = keys.collect();
+        for running in self.running.values_mut() {
+            running.called_off |= !running.has_begun || running.operation.only_reads();
         }
+        // All of them leave the line first: nobody gets a turn by another's end.
+        let waiting: Vec<SlotKey> = keys.into_iter().filter(|key| self.stops_waiting(*key)).collect();
+        for key in waiting {
+            self.step(key.index, Event::CalledOff);
+        }
+    }
+
+    /// Takes one that was called off out of the line that it stands in; false if it stands in none, or has to stay there.
+    fn stops_waiting(&mut self, key: SlotKey) -> bool {
+        if !self.running.get(key).is_some_and(Running::may_end_waiting) {
+            return false;
+        }
+        let before = self.waiting_for_claim.len();
+        self.waiting_for_claim.retain(|index| *index != key.index);
+        self.waiting_for_claim.len() < before || self.token.forget(key.index)
     }
 
     fn drop_answer(&mut self, answer: Result<Answer>) {
@@ -191,7 +231,9 @@ impl Core {
     }
 
     pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
-        let key = self.running.insert(Running::new(operation, None));
+        let mut running = Running::new(operation, None);
+        running.called_off = self.claims.is_closing();
+        let key = self.running.insert(running);
         self.step(key.index, Event::Begin);
         OperationId(key)
     }
@@ -278,7 +320,7 @@ impl Core {
         if running.answer.is_some() {
             return None; // It has ended.
         }
-        let mut has_token = self.token == Some(index);
+        let mut has_token = self.token.is_with(index);
         let mut context = Context {
             engine: &mut self.engine,
             volume,
@@ -292,6 +334,7 @@ impl Core {
             cached: self.cached.as_deref_mut().map(|cached| cached as _),
             wall_ns: self.wall_ns,
             is_abandoned: running.left_alone || running.called_off,
+            is_called_off: running.called_off,
             freeze: &mut self.freeze,
             under_way: &mut running.under_way,
         };
@@ -300,8 +343,8 @@ impl Core {
             watch.set(running.operation.progress(u64::from(volume.block_size())));
         }
         let done = matches!(step, Step::Done(_));
-        if self.token == Some(index) && (done || !has_token) {
-            self.token = None;
+        if done || !has_token {
+            self.token.release(index);
         }
         if done {
             self.holds.release_of(index, &self.objects, &mut self.requests);
@@ -314,7 +357,8 @@ impl Core {
             Step::Turn => self.next_turn.push(key),
             Step::Still => running.stilling = true,
             Step::Thread => self.with_threads.push(key),
-            Step::Token => self.waiting_for_token.push_back(index),
+            Step::Token | Step::Unclaimed if running.may_end_waiting() => return Some((index, Event::CalledOff)),
+            Step::Token => self.wait_for_token(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),
             Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some((index, Event::Drained)),
@@ -383,22 +427,31 @@ impl Core {
     /// An operation has ended: who waited for what it had claimed looks again, in the order of coming.
     fn unclaim(&mut self, index: u32) {
         if self.claims.release(index) {
-            self.waiting_for_token.extend(self.waiting_for_claim.drain(..));
+            for index in std::mem::take(&mut self.waiting_for_claim) {
+                self.wait_for_token(index);
+            }
+        }
+    }
+
+    fn wait_for_token(&mut self, index: u32) {
+        if let Some(running) = self.running.at_mut(index) {
+            let uid = running.operation.subject().who.uid;
+            self.token.wait(uid, index, running.operation.taking());
         }
     }
 
     pub(super) fn grant_token(&mut self) -> Option<u32> {
-        if self.token.is_some() {
-            return None;
-        }
         let is_frozen = self.is_frozen();
-        let may_go = |index: &u32| {
-            let running = self.running.key_at(*index).and_then(|key| self.running.get(key));
+        let running = &self.running;
+        let may_go = |index: u32| {
+            let running = running.key_at(index).and_then(|key| running.get(key));
             !is_frozen || running.is_some_and(|running| running.operation.only_reads())
         };
-        let at = self.waiting_for_token.iter().position(may_go)?;
-        self.token = self.waiting_for_token.remove(at);
-        self.token
+        let index = self.token.grant(may_go)?;
+        if let Some(running) = self.running.at_mut(index) {
+            running.has_begun = true;
+        }
+        Some(index)
     }
 
     /// One request less on a handle: whoever waits for the last one may go on.
@@ -426,3 +479,5 @@ impl Core {
 mod answers;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns;

@@ -69,9 +69,7 @@ impl CheckVolume {
                 told.is_called_off.store(true, Ordering::Relaxed);
                 Ok(Step::Requests)
             }
-            // It stands in the line for the token.
             (None, Event::Turn) => Ok(Step::Requests),
-            (None, Event::Token) if is_called_off => Err(Fault::Io(baio_engine::Error::Cancelled)),
             (None, Event::Begin) => match cx.volume.device.sight(self.subject.who) {
                 Sight::Whole => Ok(Step::Token),
                 Sight::Own => Err(Fault::Access {

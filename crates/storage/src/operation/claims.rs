@@ -95,6 +95,11 @@ impl Claims {
         self.closing = true;
     }
 
+    /// Whether the volume is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     /// Whether this operation was asked to end where it stands.
     pub(crate) fn is_asked_to_end(&self, by: u32) -> bool {
         self.closing || self.claims.iter().any(|claimed| claimed.by == by && claimed.wanted)

@@ -193,6 +193,10 @@ impl Defrag {
                 self.progress.segments = self.waiting.len() as u64;
                 self.pack_on(cx)
             }
+            Err(_) if cx.is_called_off => {
+                cx.release_token();
+                self.end(cx)
+            }
             Err(error) => Step::Done(Err(error)),
         }
     }

@@ -7,7 +7,7 @@
 use baio_engine::{Completion, Durability, Errno, Frozen, Memory, Op, Request, Space};
 
 use crate::error::Fault;
-use crate::operation::{Context, Part};
+use crate::operation::{CALLED_OFF, Context, Part};
 
 /// Writes of zeroes at a time, and bytes of each. Where a backend has to copy what it writes (blocking calls, Linux AIO on tmpfs), one turn
 /// copies all of them: it must not hold its thread for long.
@@ -136,6 +136,9 @@ impl Fill {
     /// # Errors
     /// What went wrong, once nothing is under way any more.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, beside: bool) -> Result<Filled, Fault> {
+        if cx.is_called_off && self.stage != Stage::Durable {
+            self.failed = self.failed.take().or(Some(CALLED_OFF));
+        }
         while self.wants_more() {
             match self.begin_one(cx) {
                 Ok(len) => {

@@ -17,7 +17,7 @@
 use crate::cache;
 use crate::error::Fault;
 use crate::identity::Sight;
-use crate::operation::{Answer, Context, Event, Part, Step, Subject};
+use crate::operation::{Answer, CALLED_OFF, Context, Event, Part, Step, Subject};
 use crate::slot_map::SlotKey;
 
 use baio_engine::{Durability, Errno, Op, Request};
@@ -120,9 +120,7 @@ impl FreezeVolume {
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let is_called_off = cx.is_abandoned || cx.claims.is_asked_to_end(cx.index);
         match (self.phase, event) {
-            // It stands in the line for the token, and ends when it has it.
-            (Phase::Taking, Event::Turn) => Ok(Step::Requests),
-            _ if is_called_off => Err(Fault::Io(baio_engine::Error::Cancelled)),
+            _ if is_called_off => Err(CALLED_OFF),
             (Phase::Begin, Event::Begin) => match cx.volume.device.sight(self.subject.who) {
                 Sight::Whole => Ok(self.begin(cx)),
                 Sight::Own => Err(Fault::Access {

@@ -115,6 +115,9 @@ pub(crate) enum Event {
     Thread,
     /// The operation that it has begun has ended.
     Answered(Result<Answer>),
+    /// It was called off while it waited for others. No operation handles this: it ends by its own way of failing, which undoes what it has
+    /// done ([`Context::unexpected`]).
+    CalledOff,
 }
 
 impl Event {
@@ -129,6 +132,7 @@ impl Event {
             Event::Still => "a device that is still",
             Event::Thread => "the end of a thread",
             Event::Answered(_) => "the end of another operation",
+            Event::CalledOff => "that it is called off",
         }
     }
 }
@@ -221,6 +225,20 @@ pub(crate) struct Known<'a> {
     pub(crate) requests: &'a mut Requests,
 }
 
+/// What whoever asked is told of an operation that was called off.
+pub(crate) const CALLED_OFF: Fault = Fault::Io(baio_engine::Error::Cancelled);
+
+/// What an operation wants the table token for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taking {
+    /// To change the table.
+    Alone,
+    /// To read it from end to end.
+    Walking,
+    /// To find one name in it.
+    Looking,
+}
+
 /// What a step may use.
 pub(crate) struct Context<'a> {
     pub(crate) engine: &'a mut Engine,
@@ -242,6 +260,8 @@ pub(crate) struct Context<'a> {
     pub(crate) wall_ns: u64,
     /// Nobody waits for the answer any more.
     pub(crate) is_abandoned: bool,
+    /// It is to end early.
+    pub(crate) is_called_off: bool,
     /// Who keeps the device still.
     pub(crate) freeze: &'a mut Freeze,
     /// Requests of the operation that have not ended.
@@ -257,6 +277,9 @@ impl Context<'_> {
     /// operation ends, which frees the token, and the volume changes nothing more until it was opened again. (To wait on would
     /// be to wait for ever, with the token.)
     pub(crate) fn unexpected(&mut self, event: &Event) -> Fault {
+        if matches!(event, Event::CalledOff) {
+            return CALLED_OFF;
+        }
         #[cfg(not(test))] // The unit tests look at what others get.
         debug_assert!(false, "operation {} does not wait for {}", self.index, event.name());
         self.volume.latch();
@@ -460,27 +483,61 @@ impl Operation {
         }
     }
 
+    /// What it wants the token for. Only what changes nothing, and waits for nothing while it has the token, shares it.
+    pub(crate) fn taking(&self) -> Taking {
+        match self {
+            Operation::List(_) => Taking::Walking,
+            Operation::Open(open) if open.may_walk() => Taking::Walking,
+            Operation::Open(_) => Taking::Looking,
+            _ => Taking::Alone,
+        }
+    }
+
+    /// What it is about, and who asks.
+    pub(crate) fn subject(&self) -> &Subject {
+        match self {
+            Operation::Check(check) => &check.subject,
+            Operation::Create(create) => &create.subject,
+            Operation::Delete(delete) => &delete.subject,
+            Operation::Defrag(defrag) => &defrag.subject,
+            Operation::Freeze(freeze) => &freeze.subject,
+            Operation::List(list) => &list.subject,
+            Operation::Open(open) => &open.subject,
+            Operation::Move(moving) => &moving.subject,
+            Operation::Quota(quota) => &quota.subject,
+            Operation::Rename(rename) => &rename.subject,
+            Operation::Resize(resize) => &resize.subject,
+        }
+    }
+
     /// Moves the operation on. Whatever fails ends it, and gives the token back.
     pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
-        let (advanced, subject) = match self {
-            Operation::Check(check) => (check.advance(cx, event), &check.subject),
-            Operation::Create(create) => (create.advance(cx, event), &create.subject),
-            Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
-            Operation::Defrag(defrag) => (defrag.advance(cx, event), &defrag.subject),
-            Operation::Freeze(freeze) => (freeze.advance(cx, event), &freeze.subject),
-            Operation::List(list) => (list.advance(cx, event), &list.subject),
-            Operation::Open(open) => (open.advance(cx, event), &open.subject),
-            Operation::Move(moving) => (moving.advance(cx, event), &moving.subject),
-            Operation::Quota(quota) => (quota.advance(cx, event), &quota.subject),
-            Operation::Rename(rename) => (rename.advance(cx, event), &rename.subject),
-            Operation::Resize(resize) => (resize.advance(cx, event), &resize.subject),
-        };
-        advanced.unwrap_or_else(|fault| {
+        self.advance(cx, event).unwrap_or_else(|fault| {
             cx.release_token();
             // What it says of others is for those who may see it.
+            let subject = self.subject();
             let sight = cx.volume.device.sight(subject.who);
             Step::Done(Err(subject.error(fault.seen_with(sight))))
         })
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> std::result::Result<Step, Fault> {
+        if cx.is_called_off && self.taking() != Taking::Alone {
+            return Err(CALLED_OFF); // What it has under way is nobody's then.
+        }
+        match self {
+            Operation::Check(check) => check.advance(cx, event),
+            Operation::Create(create) => create.advance(cx, event),
+            Operation::Delete(delete) => delete.advance(cx, event),
+            Operation::Defrag(defrag) => defrag.advance(cx, event),
+            Operation::Freeze(freeze) => freeze.advance(cx, event),
+            Operation::List(list) => list.advance(cx, event),
+            Operation::Open(open) => open.advance(cx, event),
+            Operation::Move(moving) => moving.advance(cx, event),
+            Operation::Quota(quota) => quota.advance(cx, event),
+            Operation::Rename(rename) => rename.advance(cx, event),
+            Operation::Resize(resize) => resize.advance(cx, event),
+        }
     }
 }
 

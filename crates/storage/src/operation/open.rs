@@ -44,6 +44,11 @@ impl OpenSegment {
         }
     }
 
+    /// Might it have to look through the whole table?
+    pub(super) fn may_walk(&self) -> bool {
+        self.uuid.is_some()
+    }
+
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         match (event, self.lookup.take()) {
             (Event::Begin, _) => Ok(Step::Token),

@@ -7,7 +7,7 @@
 use baio_engine::{Buffer, Completion, Durability, Request};
 
 use crate::error::{Error, Fault, Result};
-use crate::operation::{Context, Part};
+use crate::operation::{CALLED_OFF, Context, Part};
 use crate::segment::bucket::{self, BucketError, BucketId, Image, Pair};
 use crate::segment::inode::Inode;
 use crate::segment::layout::{BUCKET_BYTES, Place};
@@ -227,6 +227,9 @@ impl Walk {
         completion: Completion,
         visit: &mut Visit<'_>,
     ) -> Result<Walked> {
+        if cx.is_called_off {
+            return Err(Error::new("read", cx.volume.device.name(), CALLED_OFF));
+        }
         let part = Part::of(&completion);
         let stretches = [&mut self.front, &mut self.ahead, &mut self.mirror];
         let stretch = stretches.into_iter().flatten().find(|stretch| stretch.part == part);
