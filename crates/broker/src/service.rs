@@ -22,7 +22,7 @@ use baio_words::entry::{COMPLETION_WORDS, HandleWords, Limits, Place, SUBMISSION
 use baio_words::{Handle, Identity};
 
 use crate::connection::Connection;
-use crate::seat::{Border, Other, Seat, answered};
+use crate::seat::{Border, Other, Ration, Seat, answered};
 use crate::served::{Begun, Between, NotStarted, Served};
 
 /// How a service is started.
@@ -229,13 +229,14 @@ impl<S: Served> Service<S> {
 
     fn run(mut self) -> Result<(), End> {
         loop {
-            let mut room = u32::MAX; // The one client has it all.
-            self.take_submissions(&mut room)?;
+            // The one client has it all; a ring full a round, as what it submits meanwhile waits for the next one.
+            let mut ration = Ration::of_entries(self.shared.submissions.ring().capacity());
+            self.take_submissions(&mut ration)?;
             self.collect()?;
             let now = self.served.engine().now();
             self.seat.end_held(now, !self.operations.is_empty())?;
             // What is refused as it leaves the held ones has ended now: no sleep would end for it.
-            while self.seat.start_held(&mut self.served, &mut room) {
+            while self.seat.start_held(&mut self.served, &mut ration) {
                 self.collect()?;
             }
             self.seat.close_leaving(&mut self.served);
@@ -276,10 +277,9 @@ impl<S: Served> Service<S> {
         Ok(())
     }
 
-    /// Takes what the client submitted, one ring full at most: what it submits meanwhile waits for the next round.
-    fn take_submissions(&mut self, room: &mut u32) -> Result<(), End> {
-        let mut limit = self.shared.submissions.ring().capacity();
-        while let Some(other) = self.seat.take(&mut self.served, &mut limit, room)? {
+    /// Takes what the client submitted.
+    fn take_submissions(&mut self, ration: &mut Ration) -> Result<(), End> {
+        while let Some(other) = self.seat.take(&mut self.served, ration)? {
             match other {
                 Other::Command(tag) => {
                     let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {

@@ -308,6 +308,8 @@ fn greet(
         ));
     }
     let wire = Wire::new(socket, welcome.questions_max).map_err(|errno| explained(object, errno))?;
+    // Buffers may be used longer than the session: till then its memory is ours.
+    memory.region().keep(wire.stays_open());
     Ok(Session {
         wire: Arc::new(wire),
         memory,

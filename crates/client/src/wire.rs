@@ -260,10 +260,17 @@ impl Wire {
         is_rung
     }
 
-    /// Ends the session: both sides see it.
+    /// Ends the session: both sides see it. The socket stays open while anybody uses the session's memory ([`Wire::stays_open`]): a broker
+    /// takes that back when the socket is closed.
     pub fn hang_up(&self) {
         self.gone.store(true, Ordering::Release);
-        let _ = rustix::net::shutdown(&*self.socket(), Shutdown::Both);
+        let _ = rustix::net::shutdown(&*self.socket(), Shutdown::Write);
+        self.ring();
+    }
+
+    /// Keeps the socket of the session of now open.
+    pub(crate) fn stays_open(&self) -> Arc<OwnedFd> {
+        Arc::clone(&*self.socket())
     }
 
     /// Has it ended?

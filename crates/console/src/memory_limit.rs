@@ -20,8 +20,7 @@ pub struct Room {
 impl Room {
     /// What the cgroup of this process leaves, and no more than 1 GiB.
     pub fn here() -> Room {
-        let read = |path: &Path| std::fs::read_to_string(path).ok();
-        Room::within(cgroup_limit(&read))
+        Room::within(limit())
     }
 
     fn within(cgroup: Option<u64>) -> Room {
@@ -56,7 +55,11 @@ impl Room {
     }
 }
 
-/// The smallest limit of the memory cgroups that this process is in.
+/// The smallest limit of the memory cgroups that this process is in, if there is one.
+pub fn limit() -> Option<u64> {
+    cgroup_limit(&|path| std::fs::read_to_string(path).ok())
+}
+
 fn cgroup_limit(read: &impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let groups = read(Path::new("/proc/self/cgroup"))?;
     let mounts = read(Path::new("/proc/self/mounts"))?;
@@ -96,7 +99,7 @@ fn group_of<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn limit(files: &[(&str, &str)]) -> Option<u64> {
+    fn limit_in(files: &[(&str, &str)]) -> Option<u64> {
         cgroup_limit(&|path| {
             let found = files.iter().find(|(name, _)| Path::new(name) == path);
             found.map(|(_, text)| (*text).to_owned())
@@ -107,7 +110,7 @@ mod tests {
     fn the_smallest_limit_above_the_process_counts() {
         let two = ("/proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
         let group = ("/proc/self/cgroup", "0::/a/b\n");
-        assert_eq!(limit(&[two, group]), None);
+        assert_eq!(limit_in(&[two, group]), None);
         let files = [
             two,
             group,
@@ -115,17 +118,17 @@ mod tests {
             ("/cg/a/memory.max", "67108864\n"),
             ("/cg/memory.max", "134217728\n"),
         ];
-        assert_eq!(limit(&files), Some(64 << 20));
+        assert_eq!(limit_in(&files), Some(64 << 20));
         let one = (
             "/proc/self/mounts",
             "x /cg/cpu cgroup rw,cpu 0 0\nx /cg/m cgroup rw,memory 0 0\n",
         );
         let group = ("/proc/self/cgroup", "5:cpu,cpuacct:/c\n4:memory:/a\n0::/\n");
         let files = [one, group, ("/cg/m/a/memory.limit_in_bytes", "4096\n")];
-        assert_eq!(limit(&files), Some(4096));
+        assert_eq!(limit_in(&files), Some(4096));
         // Of the host: a container sees the top of what is its own.
         let files = [one, group, ("/cg/m/memory.limit_in_bytes", "8192\n")];
-        assert_eq!(limit(&files), Some(8192));
+        assert_eq!(limit_in(&files), Some(8192));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 #[cfg(any(test, not(miri)))]
 use rustix::fs::MemfdFlags;
-use rustix::fs::SealFlags;
+use rustix::fs::{FallocateFlags, SealFlags};
 
 use baio_words::Errno;
 
@@ -21,11 +22,27 @@ use crate::mapping::Mapping;
 ///
 /// Its beginning may be set apart for words of 32 bits ([`Region::word`]); all behind is touched in cells of 64 bits
 /// ([`Region::cells`], [`Span`]). No byte is both: atomics of several sizes on the same bytes would be a data race.
+///
+/// Its pages live as long as anybody has the file. Whoever made it can give them back nevertheless ([`Region::give_pages_back`]).
 pub struct Region {
     mapping: Mapping,
     /// Bytes at the beginning that hold words of 32 bits.
     words: usize,
     fd: OwnedFd,
+    /// Its pages go at its end.
+    gives_back: AtomicBool,
+    /// Dropped behind the pages.
+    kept: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.gives_back.load(Ordering::Relaxed) {
+            // Best effort: a file that nobody else has goes as a whole.
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(&self.fd, flags, 0, self.size() as u64);
+        }
+    }
 }
 
 impl fmt::Debug for Region {
@@ -106,7 +123,24 @@ impl Region {
             .checked_next_multiple_of(CELL)
             .filter(|words| *words <= mapping.len())
             .ok_or(Errno::EINVAL)?;
-        Ok(Region { mapping, words, fd })
+        Ok(Region {
+            mapping,
+            words,
+            fd,
+            gives_back: AtomicBool::new(false),
+            kept: OnceLock::new(),
+        })
+    }
+
+    /// When nobody here uses it any more, a hole is punched into all of it: it costs nothing then, though a peer may have the file still.
+    /// What the peer touches later is zeros, and the peer's own memory. Only for who knows that the peer wants nothing of it any more.
+    pub fn give_pages_back(&self) {
+        self.gives_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps something for as long as the memory is there, and drops it when the pages were given back: what they are counted by. Once.
+    pub fn keep(&self, what: impl Any + Send + Sync) {
+        let _ = self.kept.set(Box::new(what));
     }
 
     /// The descriptor to hand to a peer.
@@ -335,6 +369,41 @@ mod tests {
         let mut seen = [0; 5];
         assert_eq!(peer.span(100, 5).unwrap().copy_out(&mut seen), 5);
         assert_eq!(&seen, b"hello");
+    }
+
+    /// The promise that a peer costs its maker nothing when the maker is done with it, whatever the peer keeps.
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no memfd")]
+    fn its_pages_go_with_it_though_a_peer_keeps_the_file() {
+        let region = Region::create_with_words(64, 1 << 20).unwrap();
+        region.span(64, 4096).unwrap().copy_in(&[7; 4096]);
+        region.span(512 << 10, 8192).unwrap().copy_in(&[7; 8192]);
+        let counted = Arc::new(());
+        region.keep(Arc::clone(&counted));
+        let file = region.fd().try_clone_to_owned().unwrap();
+        let peer = Region::map(file.try_clone().unwrap()).unwrap();
+        let blocks = || rustix::fs::fstat(&file).unwrap().st_blocks;
+        assert!(blocks() >= 3 * 8);
+        let late = region.span(0x1000, 8).unwrap();
+        region.give_pages_back();
+        drop(region);
+        assert!(
+            blocks() >= 3 * 8 && Arc::strong_count(&counted) == 2,
+            "somebody uses it still"
+        );
+        drop(late);
+        assert_eq!((blocks(), Arc::strong_count(&counted)), (0, 1));
+        // What the peer touches is there, and is zero.
+        let mut seen = [1; 8];
+        assert_eq!(peer.span(512 << 10, 8).unwrap().copy_out(&mut seen), 8);
+        assert_eq!(seen, [0; 8]);
+        // Who is not told to gives nothing back: the peer has what it had.
+        let region = Region::create(8192).unwrap();
+        region.span(0, 8).unwrap().copy_in(&[7; 8]);
+        let peer = Region::map(region.fd().try_clone_to_owned().unwrap()).unwrap();
+        drop(region);
+        peer.span(0, 8).unwrap().copy_out(&mut seen);
+        assert_eq!(seen, [7; 8]);
     }
 
     #[test]

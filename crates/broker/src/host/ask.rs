@@ -279,9 +279,19 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// A text of the core's, without the host's path.
+    /// A text of the core's, without the host's path. One that is no more than a name tells nothing of the host, and may be any word.
     pub(super) fn told(&self, text: &str) -> String {
-        text.replace(&self.path, &self.served)
+        match self.path.contains('/') {
+            true => text.replace(&self.path, &self.served),
+            false => self.object(text),
+        }
+    }
+
+    /// An object, which begins with the path: `PATH`, `PATH#UID/NAME`, `PATH, slot 1`.
+    fn object(&self, text: &str) -> String {
+        let rest = text.strip_prefix(&self.path);
+        let rest = rest.filter(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || "-_.".contains(next)));
+        rest.map_or_else(|| text.to_owned(), |rest| format!("{}{rest}", self.served))
     }
 
     pub(super) fn failed(&self, error: &Error) -> Answer {
@@ -295,5 +305,30 @@ impl Names {
             need: error.need().map(|text| self.told(&text)),
             cure: error.cure().map(|text| self.told(&text)),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_path_garbles_no_text() {
+        let names = |path: &str| Names {
+            path: path.to_owned(),
+            served: "vol".to_owned(),
+        };
+        let e = names("e");
+        assert_eq!(e.told("no such segment"), "no such segment");
+        assert_eq!(e.told("e"), "vol");
+        assert_eq!(e.told("e#7/e"), "vol#7/e");
+        assert_eq!(e.told("e, slot 3 of bucket 1"), "vol, slot 3 of bucket 1");
+        assert_eq!(e.told("e is not open"), "vol is not open");
+        assert_eq!(e.told("everything"), "everything");
+        let whole = names("/srv/disk/volume.img");
+        assert_eq!(
+            whole.told("look at /srv/disk/volume.img and repair it"),
+            "look at vol and repair it"
+        );
     }
 }

@@ -8,7 +8,10 @@ use baio_words::Identity;
 use baio_words::entry::Limits;
 use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, FromClient, GOES_ON, Hello, VERSION, Welcome};
 
+use super::account::{Account, Accounts, Charge, Kind};
+use super::deal::Good;
 use super::far::{Far, Handles};
+use super::questions::sees_whole;
 use super::rules::May;
 use super::session::{Bound, Open, Session, failed};
 use super::sockets::{self, Heard};
@@ -20,15 +23,19 @@ pub(super) const LISTENER: u64 = u64::MAX;
 /// Messages that are read from one socket in one round.
 const MESSAGES_MAX: usize = 8;
 /// Connections that are accepted in one round.
-const ACCEPTED_MAX: usize = 64;
+const ACCEPTED_MAX: usize = 16;
 /// Arenas are multiples of this many bytes.
-const ARENA_GRANULE: u64 = 256 << 10;
+pub(super) const ARENA_GRANULE: u64 = 256 << 10;
+/// What events carry of sockets whose sessions have ended.
+pub(super) const RESTS: u64 = u64::MAX - 1;
 
 impl Broker {
     /// A socket has something.
     pub(super) fn heard(&mut self, word: u64) {
-        if word == LISTENER {
-            return self.accept();
+        match word {
+            LISTENER => return self.accept(),
+            RESTS => return self.bury_rests(),
+            _ => {}
         }
         let number = word as u32;
         let session = self.sessions.get_mut(number as usize).and_then(Option::as_deref_mut);
@@ -44,6 +51,14 @@ impl Broker {
                 return;
             };
             if session.is_leaving || session.owes() {
+                break;
+            }
+            let good = match session.open {
+                Some(_) => Good::Messages,
+                None => Good::Greetings,
+            };
+            // What is not read now is told of again in the next round.
+            if !self.owners.at(session.owner).hand.take(good) {
                 break;
             }
             match sockets::receive(session.fd(), &mut self.inbox) {
@@ -88,7 +103,7 @@ impl Broker {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTED_MAX {
-            if self.count >= self.options.clients_max {
+            if self.accounts.is_full() {
                 return self.set_deaf(true);
             }
             match self.listener.accept() {
@@ -96,8 +111,12 @@ impl Broker {
                     let Ok(who) = sockets::peer(socket.as_fd()) else {
                         continue; // Nobody that could own anything.
                     };
-                    if let Err((socket, refusal)) = self.enter(socket, who, None) {
-                        refuse(&socket, &refusal);
+                    match self.enter(socket, who, None) {
+                        Ok(word) => {
+                            let until = self.core.engine().now().after(self.options.hello_patience);
+                            self.silent.push_back((until, word));
+                        }
+                        Err((socket, refusal)) => refuse(&socket, &refusal),
                     }
                 }
                 Ok(None) => return,
@@ -129,20 +148,16 @@ impl Broker {
         socket: OwnedFd,
         who: Identity,
         bound: Option<Bound>,
-    ) -> std::result::Result<(), (OwnedFd, Answer)> {
-        let of_one_max = self.options.clients_of_one_max;
-        let refused = |need: String| failed(Errno::EAGAIN, "connect", &need, "close other connections first");
-        if self.count >= self.options.clients_max {
-            return Err((
-                socket,
-                refused(format!("at most {} connections", self.options.clients_max)),
-            ));
-        }
+    ) -> std::result::Result<u64, (OwnedFd, Answer)> {
         let owner = self.owners.enter(who.uid);
-        if self.owners.at(owner).sessions > of_one_max {
-            self.owners.leave(owner);
-            return Err((socket, refused(format!("at most {of_one_max} connections of one user"))));
-        }
+        let place = match self.place(owner, &who) {
+            Ok(place) => place,
+            Err(need) => {
+                self.owners.leave(owner);
+                let cure = "close other connections first: all descriptors of their sockets";
+                return Err((socket, failed(Errno::EAGAIN, "connect", &need, cure)));
+            }
+        };
         let free = self.sessions.iter().position(Option::is_none);
         let number = free.unwrap_or(self.sessions.len());
         self.born = self.born.wrapping_add(1) & (u32::MAX >> 1); // Never the listener's word.
@@ -154,13 +169,31 @@ impl Broker {
                 failed(errno, "connect", "a place in the set of sockets", "try again later"),
             ));
         }
-        let session = Some(Box::new(Session::new(socket, who, owner, word, bound)));
+        let session = Some(Box::new(Session::new(socket, who, owner, word, bound, place)));
         match self.sessions.get_mut(number) {
             Some(place) => *place = session,
             None => self.sessions.push(session),
         }
         self.count += 1;
-        Ok(())
+        Ok(word)
+    }
+
+    /// A place for one more session of this user; else what is needed.
+    fn place(&mut self, owner: usize, who: &Identity) -> std::result::Result<Charge, String> {
+        let is_owner = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw() || sees_whole(&self.core, *who);
+        let places = self.accounts.places(is_owner);
+        if self.accounts.held_in_all(Kind::Places) >= places {
+            let all = self.accounts.limit(Kind::Places).in_all;
+            let kept = all - places;
+            return Err(match kept {
+                0 => format!("at most {all} connections"),
+                kept => format!("at most {places} connections; {kept} more are kept for uid 0 and the volume's owner"),
+            });
+        }
+        let account = &self.owners.at(owner).account;
+        let of_one = self.accounts.limit(Kind::Places).of_one;
+        let place = self.accounts.take(account, Kind::Places, 1);
+        place.ok_or_else(|| format!("at most {of_one} connections of one user"))
     }
 
     /// A client has gone, or is sent away. What it has under way ends before its memory is given back.
@@ -173,7 +206,7 @@ impl Broker {
         }
         session.is_leaving = true;
         self.set.remove(&session.fd());
-        sockets::hang_up(session.fd());
+        sockets::say_end(session.fd());
         if let Some(open) = &mut session.open {
             open.seat.cancel_all(&mut self.core);
             let handles = open.seat.border.handles.take_all();
@@ -182,6 +215,7 @@ impl Broker {
                 asking.doing.cancel(&mut self.core);
             }
             open.freezes.clear();
+            open.waiting.clear();
         }
         if let Some(bound) = session.bound.as_ref().filter(|bound| !bound.is_taken) {
             self.core.close_handle(bound.handle);
@@ -206,7 +240,12 @@ impl Broker {
                 self.count -= 1;
                 self.counts.sessions_ended += 1;
                 any = true;
-                ended.extend(session.bound);
+                let mut session = *session;
+                ended.extend(session.bound.take());
+                let rest = session.rest();
+                if !rest.is_over() && self.set.add_ending(&rest.fd(), RESTS).is_ok() {
+                    self.rests.push(rest);
+                }
             }
         }
         for bound in ended {
@@ -215,8 +254,42 @@ impl Broker {
         if any {
             let sessions = &self.sessions;
             self.awake.retain(|&number| sessions[number as usize].is_some());
-            if !self.stop.load(std::sync::atomic::Ordering::Acquire) {
-                self.set_deaf(false);
+            self.has_room = true;
+            self.listen_again();
+        }
+    }
+
+    /// Clients of ended sessions have closed their sockets, or something else was done with those.
+    fn bury_rests(&mut self) {
+        let before = self.rests.len();
+        self.rests.retain(|rest| !rest.is_over());
+        if self.rests.len() < before {
+            self.listen_again();
+        }
+    }
+
+    /// There may be places again.
+    fn listen_again(&mut self) {
+        if !self.accounts.is_full() && !self.stop.load(std::sync::atomic::Ordering::Acquire) {
+            self.set_deaf(false);
+        }
+    }
+
+    /// Ends the sessions of those who have come and not said hello for too long: their places are for others.
+    pub(super) fn end_silent(&mut self) {
+        let now = self.core.engine().now();
+        while let Some(&(until, word)) = self.silent.front() {
+            let session = self.sessions.get(word as u32 as usize).and_then(Option::as_deref);
+            let is_silent = session.is_some_and(|s| s.word == word && s.open.is_none() && !s.is_leaving);
+            if is_silent && until > now {
+                return;
+            }
+            self.silent.pop_front();
+            if is_silent {
+                let need = format!("a hello within {} ms", self.options.hello_patience.as_millis());
+                let refusal = failed(Errno::ETIMEDOUT, "connect", &need, "connect again, and say hello");
+                self.tell(word as u32, 0, &refusal);
+                self.leave(word as u32);
             }
         }
     }
@@ -250,7 +323,8 @@ impl Broker {
         let Some(session) = self.sessions[number as usize].as_deref_mut() else {
             return;
         };
-        let welcome = welcome(&self.options, hello, &self.core, session);
+        let account = &self.owners.at(session.owner).account;
+        let welcome = welcome(&self.options, hello, &self.core, session, (&self.accounts, account));
         let is_there = match welcome {
             Ok((welcome, open, fd)) => {
                 session.open = Some(open.into_open(number));
@@ -296,6 +370,7 @@ fn welcome(
     hello: &Hello,
     core: &baio_storage::Core,
     session: &Session,
+    (accounts, account): (&Accounts, &Account),
 ) -> std::result::Result<(Welcome, Promised, OwnedFd), Answer> {
     if hello.version_min > VERSION || hello.version_max < VERSION {
         let need = format!("version {VERSION} of the protocol");
@@ -328,8 +403,14 @@ fn welcome(
         wanted => wanted.min(options.arena_bytes_max),
     };
     // Whole granules, as every arena.
-    let arena_bytes = arena_bytes.max(1).next_multiple_of(ARENA_GRANULE);
+    let wanted = arena_bytes.max(1).next_multiple_of(ARENA_GRANULE);
+    let left = accounts.left(account, Kind::ArenaBytes);
+    let more = (wanted - ARENA_GRANULE).min(left - left % ARENA_GRANULE);
+    let charge = accounts.take(account, Kind::ArenaBytes, more);
+    let arena_bytes = ARENA_GRANULE + more;
     let memory = SessionMemory::create(places, arena_bytes).map_err(|error| refused(error.errno))?;
+    // As long as anybody here uses it.
+    memory.region().keep(charge);
     let fd = memory.region().fd().try_clone_to_owned();
     let fd = fd.map_err(|error| refused(Errno::of(&error)))?;
     let layout = *memory.layout();

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use baio_engine::Memory;
+use baio_memory::Region;
 use baio_ring::SessionMemory;
 use baio_ring::ring::Ring;
 use baio_storage::Handle;
@@ -22,6 +23,11 @@ pub(super) struct Far {
 }
 
 impl Far {
+    /// What both sides have.
+    pub(super) fn region(&self) -> &Arc<Region> {
+        self.memory.region()
+    }
+
     pub(super) fn new(memory: SessionMemory, handles: Handles, socket: Arc<OwnedFd>) -> Far {
         Far {
             memory,

@@ -9,8 +9,9 @@ use baio_words::entry::HandleWords;
 use baio_words::session::{Answer, Question};
 
 use super::Broker;
+use super::account::{Charge, Kind};
 use super::far::Opened;
-use super::session::{Bound, failed};
+use super::session::{Bound, failed, too_many};
 use super::sockets;
 
 const ANOTHER: &str = "open the segment again";
@@ -30,6 +31,14 @@ impl Broker {
         let Some(Opened { handle, info, .. }) = known else {
             return self.tell(number, id, &stale());
         };
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        let account = &self.owners.at(session.owner).account;
+        let charge = self.accounts.take(account, Kind::Descriptors, 1);
+        if charge.is_none_or(|charge| session.flies(charge).is_err()) {
+            return self.tell(number, id, &too_many("hand on"));
+        }
         let handle = match self.core.open_again(handle, access) {
             Ok(handle) => handle,
             Err(error) => {
@@ -58,7 +67,7 @@ impl Broker {
             revoked_by: None,
         };
         match self.enter(ours, who, Some(bound)) {
-            Ok(()) => self.tell_with(number, id, &Answer::HandedOn { grant }, Some(theirs)),
+            Ok(_) => self.tell_with(number, id, &Answer::HandedOn { grant }, Some(theirs)),
             Err((_, refusal)) => {
                 self.core.close_handle(handle);
                 self.tell(number, id, &refusal);
@@ -114,7 +123,7 @@ impl Broker {
     }
 
     /// Takes a handle back. Answered when nothing of what was asked by it can land any more.
-    pub(super) fn revoke(&mut self, number: u32, id: u32, grant: u64) {
+    pub(super) fn revoke(&mut self, number: u32, id: u32, grant: u64, charge: Charge) {
         let Some(word) = self.sessions[number as usize].as_deref().map(|session| session.word) else {
             return;
         };
@@ -133,7 +142,7 @@ impl Broker {
                     .as_deref_mut()
                     .and_then(|session| session.open.as_mut())
                 {
-                    open.revoking += 1;
+                    open.revoking.push(charge);
                 }
                 self.leave(its);
             }
@@ -151,7 +160,7 @@ impl Broker {
         let Some(open) = by.and_then(|session| session.open.as_mut()) else {
             return;
         };
-        open.revoking = open.revoking.saturating_sub(1);
+        drop(open.revoking.pop());
         self.tell(bound.by, id, &Answer::Done);
     }
 

@@ -1,4 +1,4 @@
-//! The supplementary groups of a peer: `rustix` has no call for them.
+//! What `rustix` has no call for: the supplementary groups of a peer, and how much it has not read.
 
 #![allow(unsafe_code)]
 
@@ -43,10 +43,30 @@ pub(super) fn of_peer(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     }
 }
 
+/// Does the peer have anything to read that we have sent, and perhaps descriptors with it (`SIOCOUTQ`, unix(7))? Where the system does not
+/// say, it does.
+pub(super) fn has_unread(socket: BorrowedFd<'_>) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer to `bytes`, which lives through the call.
+    let said = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    said != 0 || bytes > 0
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_was_not_read_is_known() {
+        use std::io::{Read, Write};
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        assert!(!super::has_unread(here.as_fd()));
+        here.write_all(b"word").unwrap();
+        assert!(super::has_unread(here.as_fd()));
+        there.read_exact(&mut [0; 4]).unwrap();
+        assert!(!super::has_unread(here.as_fd()));
+    }
 
     #[test]
     fn a_peer_of_this_process_is_in_its_groups() {

@@ -12,7 +12,9 @@
 //! | `far.rs` | the border to it: shared memory, its handles |
 //! | `ask.rs` | questions and answers in the words of each side |
 //! | `rules.rs` | what the administrator lets clients do at most |
-//! | `owners.rs` | who may start how much, and who had what |
+//! | `account.rs` | what each user holds, and how much that may be |
+//! | `deal.rs` | whose turn it is in a round |
+//! | `owners.rs` | who uses it, and what each has and had |
 //! | `figures.rs` | the same and the core's counters, for other threads |
 //! | `sockets.rs`, `groups.rs` | the system's calls for all that |
 //!
@@ -24,8 +26,10 @@
 //! Sources: seed 004 §4 (segments that applications own on a shared device), §5 (one shared buffer cache, cached or direct by
 //! request).
 
+mod account;
 mod ask;
 mod clients;
+mod deal;
 mod far;
 mod figures;
 mod grants;
@@ -38,20 +42,24 @@ mod rules;
 mod session;
 mod sockets;
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use baio_engine::{Doorbell, File, RequestId, SetupError};
+use baio_engine::{Doorbell, File, RequestId, SetupError, Time};
+use baio_ring::Layout;
 use baio_storage::{Core, EVERYBODY_ELSE, Error, Identity, Limits, Result};
 
 pub use figures::{Figures, Snapshot};
 pub use rules::{May, Rules, Whom};
 pub use sockets::Listener;
 
+use self::account::Accounts;
 use self::ask::Names;
 use self::owners::Owners;
-use self::session::Session;
+use self::session::{Rest, Session};
 use self::sockets::Set;
 use crate::seat::{PLACE_BITS, SEATS_MAX};
 
@@ -72,11 +80,24 @@ pub struct Options {
     pub handles_max: u32,
     /// Questions that a client may have asked and not been answered.
     pub questions_max: u32,
+    /// Bytes that the memory of all sessions may take together, if that is less than all of them would: arenas are smaller then, 256 KiB at
+    /// least. One user has as much of it as of the places.
+    pub memory_bytes_max: Option<u64>,
+    /// How long a client that has connected may wait with its hello.
+    pub hello_patience: Duration,
     /// What clients may do at most.
     pub rules: Rules,
     /// What an owner may hold who has no quota of its own, if the volume does not say so already: it is noted there. `None` is a
     /// quarter of the volume's space and segments.
     pub quota: Option<Limits>,
+}
+
+impl Options {
+    /// What the memory of the smallest session takes, with so many places.
+    #[must_use]
+    pub fn least_session_bytes(places: u32) -> u64 {
+        Layout::new(places, clients::ARENA_GRANULE).map_or(0, |layout| layout.bytes)
+    }
 }
 
 impl Default for Options {
@@ -89,6 +110,8 @@ impl Default for Options {
             arena_bytes_max: 4 << 20,
             handles_max: 1024,
             questions_max: 32,
+            memory_bytes_max: None,
+            hello_patience: Duration::from_secs(10),
             rules: Rules::default(),
             quota: None,
         }
@@ -114,6 +137,13 @@ pub struct Broker {
     /// Those whose rings are looked at each round.
     awake: Vec<u32>,
     owners: Owners,
+    accounts: Accounts,
+    /// What is left of ended sessions whose clients have not closed their sockets.
+    rests: Vec<Rest>,
+    /// Those who came and have not said hello, and until when they may wait with it; in order.
+    silent: VecDeque<(Time, u64)>,
+    /// Something was given back for which questions may wait.
+    has_room: bool,
     names: Names,
     options: Options,
     stop: Arc<AtomicBool>,
@@ -185,6 +215,7 @@ impl Broker {
             places_max: options.places_max.clamp(1, 1 << PLACE_BITS),
             ..options
         };
+        let place_bytes = Options::least_session_bytes(options.places_max);
         let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(Broker {
             names: Names {
@@ -202,6 +233,10 @@ impl Broker {
             count: 0,
             awake: Vec::new(),
             owners: Owners::default(),
+            accounts: Accounts::new(&options, place_bytes, clients::ARENA_GRANULE),
+            rests: Vec::new(),
+            silent: VecDeque::new(),
+            has_room: false,
             options,
             stop: Arc::default(),
             next_rules: Arc::default(),
@@ -248,11 +283,15 @@ impl Broker {
             self.core.engine_mut().cancel(poll);
         }
         let Broker {
-            core, sessions, shows, ..
+            core,
+            sessions,
+            rests,
+            shows,
+            ..
         } = self;
         drop(shows);
-        // Their sockets first: a client sees the end before the next broker has the lock.
-        drop(sessions);
+        // Their sockets first: a client sees the end before the next broker has the lock. Their memory stays theirs.
+        drop((sessions, rests));
         served.and_then(|()| core.close())
     }
 }

@@ -1,8 +1,6 @@
-//! Who shares the broker: what each user has under way and may start, and what it has had.
+//! Who shares the broker: what each user has under way and may start, what it holds, and what it has had.
 //!
-//! Fairness is by user, not by session: who opens more sessions gets no more. While one user alone has requests, it may have
-//! [`ALONE`] of them started. As soon as others have some too, they share [`TOGETHER`] evenly. So a user's request finds a short
-//! queue at the device, whoever else fills rings; what may not start waits in its session, in order.
+//! How much of a round is whose is in `deal.rs`, how much may be held in `account.rs`. What may not start waits in its session, in order.
 
 use std::time::Duration;
 
@@ -10,19 +8,12 @@ use baio_engine::{Histogram, Time};
 use baio_words::entry::Completion;
 use baio_words::session::OwnerWords;
 
-use crate::seat::Done;
+use super::account::Account;
+use super::deal::{self, Hand};
+use crate::seat::{Done, Ration};
 
-/// Requests that a user may have started when nobody else has any.
-const ALONE: u32 = 128;
 /// Who has had a request so lately shares still: a client that is just about to send its next ones does not find the device full of another's.
 const LATELY: Duration = Duration::from_millis(20);
-/// Requests that all users may have started together when there are several. A device of today reaches nine tenths of its rate
-/// with as many.
-const TOGETHER: u32 = 32;
-/// Of these each user has at least so many.
-const EACH: u32 = 4;
-/// Entries taken from all rings of one user in one round: what is copied for one delays the others no longer.
-const QUANTUM: u32 = 128;
 /// Users whose figures are kept when they have left.
 const REMEMBERED: usize = 256;
 
@@ -31,16 +22,19 @@ const REMEMBERED: usize = 256;
 pub(super) struct Owner {
     pub(super) uid: u32,
     pub(super) sessions: u32,
-    /// Started and not ended, over all its sessions.
-    pub(super) running: u32,
+    /// What it holds, that of sessions included which have ended and are not gone.
+    pub(super) account: Account,
+    /// Started and not ended, over all its sessions; and their bytes.
+    running: u32,
+    running_bytes: i64,
     /// Waits in its sessions.
     pub(super) held: u32,
     /// When it had a request last.
     wanted_at: Option<Time>,
-    /// Entries that may still be taken in this round.
-    pub(super) entries: u32,
-    /// Requests that may still be started in this round.
-    pub(super) room: u32,
+    /// What may still be taken and started in this round.
+    pub(super) ration: Ration,
+    /// What else it may have in this round.
+    pub(super) hand: Hand,
     requests: u64,
     bytes_read: u64,
     bytes_written: u64,
@@ -64,7 +58,7 @@ impl Owners {
                 uid,
                 ..Owner::default()
             };
-            let left = self.places.iter().position(|owner| owner.sessions == 0);
+            let left = self.places.iter().position(Owner::has_left);
             match left.filter(|_| self.places.len() >= REMEMBERED) {
                 Some(at) => {
                     self.places[at] = owner;
@@ -102,22 +96,31 @@ impl Owners {
             }
             wanting += u32::from(owner.wanted_at.is_some_and(|at| now < at.after(LATELY)));
         }
-        let share = match wanting {
-            0 | 1 => ALONE,
-            several => (TOGETHER / several).max(EACH),
-        };
+        let share = deal::share(wanting);
         for owner in &mut self.places {
-            owner.entries = QUANTUM;
-            owner.room = share.saturating_sub(owner.running);
+            owner.ration = deal::ration(share, owner.running, owner.running_bytes, &owner.ration);
+            owner.hand.deal();
             owner.held = 0; // Counted again as its sessions are looked at.
         }
     }
 }
 
 impl Owner {
+    /// Has it no session, and is nothing left of any?
+    fn has_left(&self) -> bool {
+        self.sessions == 0 && self.account.is_empty()
+    }
+
+    /// Requests were started since its ration was this.
+    pub(super) fn started_since(&mut self, before: &Ration) {
+        self.running += before.requests - self.ration.requests;
+        self.running_bytes += before.device_bytes - self.ration.device_bytes;
+    }
+
     /// A request has ended.
     pub(super) fn ended(&mut self, done: Done, completion: &Completion, now: Time) {
         self.running -= 1;
+        self.running_bytes -= done.bytes;
         self.requests += 1;
         self.errors += u64::from(completion.result.is_err());
         let bytes = u64::from(completion.bytes_done);
@@ -150,7 +153,13 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
+    use super::super::deal::{ALONE, COPIED_BYTES, EACH, TOGETHER};
     use super::*;
+
+    fn room(owners: &mut Owners, at: usize) -> (u32, i64) {
+        let ration = &owners.at(at).ration;
+        (ration.requests, ration.device_bytes)
+    }
 
     #[test]
     fn several_share_and_one_alone_has_all() {
@@ -159,25 +168,54 @@ mod tests {
         assert_eq!(owners.enter(1), one);
         let start = Time(1 << 40);
         owners.deal(start);
-        assert_eq!((owners.at(one).room, owners.at(other).room), (ALONE, ALONE));
+        let all = (ALONE.requests, ALONE.bytes);
+        assert_eq!((room(&mut owners, one), room(&mut owners, other)), (all, all));
         owners.at(one).running = 100;
+        owners.at(one).running_bytes = 8 << 20;
         owners.deal(start);
-        assert_eq!(owners.at(one).room, ALONE - 100);
+        assert_eq!(room(&mut owners, one), (ALONE.requests - 100, ALONE.bytes - (8 << 20)));
         owners.at(other).held = 1;
         owners.deal(start);
-        assert_eq!((owners.at(one).room, owners.at(other).room), (0, TOGETHER / 2));
+        assert_eq!(room(&mut owners, one).0, 0);
+        assert!(
+            room(&mut owners, one).1 < 0,
+            "what is at the device is more than its share"
+        );
+        assert_eq!(room(&mut owners, other), (TOGETHER.requests / 2, TOGETHER.bytes / 2));
         // It has none for a moment, and then for longer.
         owners.deal(start.after(LATELY / 2));
-        assert_eq!(owners.at(one).room, 0);
+        assert_eq!(room(&mut owners, one).0, 0);
         owners.deal(start.after(LATELY));
-        assert_eq!(owners.at(one).room, ALONE - 100);
+        assert_eq!(room(&mut owners, one).0, ALONE.requests - 100);
         for uid in 3..100 {
             let at = owners.enter(uid);
             owners.at(at).running = 1;
         }
         owners.at(other).held = 1;
         owners.deal(start);
-        assert_eq!(owners.at(other).room, EACH);
+        assert_eq!(room(&mut owners, other), (EACH.requests, EACH.bytes));
+    }
+
+    /// Who copies much has as much as all others in the long run: what one round gave too much the next ones keep back.
+    #[test]
+    fn bytes_are_dealt_as_requests_are() {
+        let mut owners = Owners::default();
+        let one = owners.enter(1);
+        let (mut copied, mut rounds) = (0, 0);
+        while rounds < 100 {
+            owners.deal(Time(1 << 40));
+            rounds += 1;
+            let ration = &mut owners.at(one).ration;
+            while ration.copied_bytes > 0 {
+                ration.copied_bytes -= 4 << 20;
+                copied += 4 << 20;
+            }
+        }
+        let fair = rounds * COPIED_BYTES;
+        assert!(
+            (fair..=fair + (4 << 20)).contains(&copied),
+            "{copied} bytes in {rounds} rounds"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What clients ask, and what they are told.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use baio_engine::Errno;
@@ -8,9 +9,10 @@ use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Ques
 use baio_words::{Access, Identity};
 
 use super::Broker;
+use super::account::{Charge, Kind};
 use super::ask::{self, Asked, OfHost};
 use super::far::Opened;
-use super::session::{Asking, Opens, failed};
+use super::session::{Asking, Charges, Opens, Waiting, failed};
 use crate::control::{self, Begun, Reply};
 
 impl Broker {
@@ -33,7 +35,12 @@ impl Broker {
         }
         let opens = Opens::of(&question);
         let is_claim = matches!(question, Question::ClaimLog { .. });
-        let opening = open.asking.iter().filter(|asking| asking.opens.is_some()).count();
+        let opening = open.asking.iter().filter(|asking| asking.opens.is_some()).count()
+            + open
+                .waiting
+                .iter()
+                .filter(|waiting| Opens::of(&waiting.question).is_some())
+                .count();
         // Done at once. All others may wait for just that.
         let ends_others = matches!(question, Question::Cancel { .. } | Question::Thaw { .. });
         let refusal = if !self.options.rules.of(&session.who).ask(&question) {
@@ -60,6 +67,14 @@ impl Broker {
         if let Some(refusal) = refusal {
             return self.tell(number, id, &refusal);
         }
+        let account = &self.owners.at(session.owner).account;
+        let charge = self.accounts.take(account, Kind::Questions, u64::from(!ends_others));
+        let Some(charge) = charge else {
+            let most = self.accounts.limit(Kind::Questions).of_one;
+            let need = format!("at most {most} questions of one user without an answer");
+            let refusal = failed(Errno::EAGAIN, name, &need, "wait for the answers to others");
+            return self.tell(number, id, &refusal);
+        };
         let for_all = matches!(
             question,
             Question::Hint { .. }
@@ -71,6 +86,64 @@ impl Broker {
         if session.bound.is_some() && !for_all {
             return self.asked_of_bound(number, id, &question);
         }
+        if let Some(kind) = kind_of(&question) {
+            open.waiting.push_back(Waiting {
+                id,
+                question,
+                kind,
+                charge,
+            });
+            self.wake(number);
+            self.begin_waiting(number);
+            return;
+        }
+        self.begin_question(number, id, question, Charges(charge, None));
+    }
+
+    /// Asks the core what waits in a session, as far as its user may have more under way there. Says whether there was anything.
+    pub(super) fn begin_waiting(&mut self, number: u32) -> bool {
+        let mut any = false;
+        while let Some((waiting, charge)) = self.next_waiting(number) {
+            any = true;
+            let charges = Charges(waiting.charge, Some(charge));
+            self.begin_question(number, waiting.id, waiting.question, charges);
+        }
+        any
+    }
+
+    /// The first question that may be asked. One that may not keeps back those of its kind.
+    fn next_waiting(&mut self, number: u32) -> Option<(Waiting, Charge)> {
+        let session = self.sessions[number as usize].as_deref_mut()?;
+        let may_list = session.may_list();
+        let account = &self.owners.at(session.owner).account;
+        let open = session.open.as_mut().filter(|_| !session.is_leaving)?;
+        let mut refused = [None; 3];
+        for at in 0..open.waiting.len() {
+            let waiting = &open.waiting[at];
+            let kind = waiting.kind;
+            if refused.contains(&Some(kind)) {
+                continue;
+            }
+            let may_begin = may_list || !matches!(waiting.question, Question::List);
+            let charge = may_begin.then(|| self.accounts.take(account, kind, 1)).flatten();
+            if let Some(charge) = charge {
+                return Some((open.waiting.remove(at)?, charge));
+            }
+            match refused.iter_mut().find(|refused| refused.is_none()) {
+                Some(none) => *none = Some(kind),
+                None => break,
+            }
+        }
+        None
+    }
+
+    fn begin_question(&mut self, number: u32, id: u32, question: Question, charges: Charges) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        let Some(open) = &mut session.open else { return };
+        let opens = Opens::of(&question);
+        let lists = matches!(question, Question::List);
         let handles = &open.seat.border.handles;
         match ask::asked(question, |words| handles.get(words)) {
             Asked::Core(command) => match control::begin(&mut self.core, session.who, command) {
@@ -79,21 +152,23 @@ impl Broker {
                         id,
                         doing,
                         opens,
+                        lists,
                         was_called_off: false,
+                        charges,
                     });
                     self.wake(number);
                 }
                 Begun::Answered(reply) => {
                     let reply = self.in_words(number, opens, reply);
-                    self.tell_of(number, id, reply);
+                    self.tell_of(number, id, reply, charges);
                 }
                 Begun::Close => {} // No question is one.
             },
-            Asked::Host(of_host) => self.asked_of_host(number, id, of_host),
+            Asked::Host(of_host) => self.asked_of_host(number, id, of_host, charges),
         }
     }
 
-    fn asked_of_host(&mut self, number: u32, id: u32, asked: OfHost) {
+    fn asked_of_host(&mut self, number: u32, id: u32, asked: OfHost, charges: Charges) {
         let Some(session) = self.sessions[number as usize].as_deref_mut() else {
             return;
         };
@@ -103,14 +178,7 @@ impl Broker {
                 open.freezes.retain(|(known, _)| *known != freeze);
                 Answer::Done
             }
-            OfHost::Cancel(question) => {
-                let asking = open.asking.iter_mut().find(|asking| asking.id == question);
-                if let Some(asking) = asking.filter(|asking| !asking.was_called_off) {
-                    asking.was_called_off = true;
-                    asking.doing.cancel(&mut self.core);
-                }
-                return;
-            }
+            OfHost::Cancel(question) => return self.cancel_question(number, question),
             OfHost::Status => self.status(number),
             OfHost::ClaimLog(handle) => self.claim_log(number, handle),
             OfHost::ReleaseLog(handle) => self.release_log(number, handle),
@@ -119,9 +187,27 @@ impl Broker {
                 Err(error) => self.names.failed(&error),
             },
             OfHost::HandOn(handle, access) => return self.hand_on(number, id, handle, access),
-            OfHost::Revoke(grant) => return self.revoke(number, id, grant),
+            OfHost::Revoke(grant) => return self.revoke(number, id, grant, charges.0),
         };
         self.tell(number, id, &answer);
+    }
+
+    fn cancel_question(&mut self, number: u32, question: u32) {
+        let session = self.sessions[number as usize].as_deref_mut();
+        let Some(open) = session.and_then(|session| session.open.as_mut()) else {
+            return;
+        };
+        if let Some(at) = open.waiting.iter().position(|waiting| waiting.id == question) {
+            let name = open.waiting.remove(at).map_or("ask", |waiting| waiting.question.name());
+            let error = Error::new(name, self.core.volume_name(), baio_engine::Error::Cancelled);
+            let answer = self.names.failed(&error);
+            return self.tell(number, question, &answer);
+        }
+        let asking = open.asking.iter_mut().find(|asking| asking.id == question);
+        if let Some(asking) = asking.filter(|asking| !asking.was_called_off) {
+            asking.was_called_off = true;
+            asking.doing.cancel(&mut self.core);
+        }
     }
 
     /// What everybody has and had: for uid 0, and for the user that the broker runs as.
@@ -136,11 +222,12 @@ impl Broker {
 
     /// What one user, or everybody, has and had.
     pub(super) fn status_of(&self, only: Option<u32>) -> StatusWords {
-        let handles_of = |uid| {
-            let sessions = self.sessions.iter().flatten().filter(|session| session.who.uid == uid);
-            let opens = sessions.filter_map(|session| session.open.as_deref());
-            opens.map(|open| open.seat.border.handles.len() as u32).sum()
-        };
+        let mut handles: HashMap<u32, u32> = HashMap::new();
+        for session in self.sessions.iter().flatten() {
+            let open = session.open.as_deref().map_or(0, |open| open.seat.border.handles.len());
+            *handles.entry(session.who.uid).or_default() += open as u32;
+        }
+        let handles_of = |uid| handles.get(&uid).copied().unwrap_or(0);
         let is_shown = |uid| only.is_none_or(|only| only == uid);
         let shown = self.owners.iter().filter(|owner| is_shown(owner.uid));
         StatusWords {
@@ -151,9 +238,9 @@ impl Broker {
     }
 
     /// A question has its answer.
-    pub(super) fn answered(&mut self, number: u32, asking: &Asking, reply: Result<Reply>) {
+    pub(super) fn answered(&mut self, number: u32, asking: Asking, reply: Result<Reply>) {
         let reply = self.in_words(number, asking.opens, reply);
-        self.tell_of(number, asking.id, reply);
+        self.tell_of(number, asking.id, reply, asking.charges);
     }
 
     /// The answer as its client is told it, or the list that it is. What is opened or held for one who is leaving is given back.
@@ -216,12 +303,12 @@ impl Broker {
         })
     }
 
-    fn tell_of(&mut self, number: u32, id: u32, told: Told) {
+    fn tell_of(&mut self, number: u32, id: u32, told: Told, charges: Charges) {
         match told {
             Told::Answer(answer) => self.tell(number, id, &answer),
             Told::List(list) => {
                 let session = self.sessions[number as usize].as_deref_mut();
-                if session.is_some_and(|session| !session.is_leaving && !session.list(id, list)) {
+                if session.is_some_and(|session| !session.is_leaving && !session.list(id, list, charges)) {
                     self.leave(number);
                 }
                 self.listen_to(number);
@@ -243,8 +330,22 @@ impl Broker {
     }
 }
 
+/// What a user may have so many of under way in the core at a time. All else is answered at once, or asked by few.
+fn kind_of(question: &Question) -> Option<Kind> {
+    match question {
+        Question::Create { .. }
+        | Question::Delete { .. }
+        | Question::Resize { .. }
+        | Question::Rename { .. }
+        | Question::SetQuota { .. } => Some(Kind::Changes),
+        Question::Open { .. } | Question::OpenKnown { identity: None, .. } => Some(Kind::Looks),
+        Question::OpenKnown { .. } | Question::List => Some(Kind::Walks),
+        _ => None,
+    }
+}
+
 /// Is it uid 0, or the user that the volume's file belongs to? A core asks that itself for a freeze, a check and others' quotas.
-fn sees_whole(core: &Core, who: Identity) -> bool {
+pub(super) fn sees_whole(core: &Core, who: Identity) -> bool {
     core.volume_view(who).is_ok_and(|view| view.whole.is_some())
 }
 

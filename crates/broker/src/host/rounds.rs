@@ -30,20 +30,23 @@ impl Broker {
             self.round = self.round.wrapping_add(1);
             self.take_rules();
             self.hear();
-            self.take();
-            self.collect();
-            self.start_held();
+            self.end_silent();
             if self.stop.load(Ordering::Acquire) && !is_ending {
                 is_ending = true;
                 self.begin_to_end();
             }
+            self.take();
+            self.collect();
+            self.start_held();
             self.publish();
             self.bury();
             self.show();
             if is_ending && self.count == 0 {
                 return Ok(());
             }
-            self.turn()?;
+            // Behind all that gives anything back.
+            let has_begun = self.begin_questions();
+            self.turn(!has_begun)?;
         }
     }
 
@@ -75,6 +78,9 @@ impl Broker {
         }
         let mut ready = std::mem::take(&mut self.ready);
         self.set.ready(&mut ready);
+        // Each round begins with another: of one user's sockets not the same ones are heard first.
+        let first = self.round as usize % ready.len().max(1);
+        ready.rotate_left(first);
         for word in ready.drain(..) {
             self.heard(word);
         }
@@ -103,9 +109,9 @@ impl Broker {
                 continue;
             };
             let owner = self.owners.at(session.owner);
-            let before = owner.room;
-            let taken = open.seat.take(&mut self.core, &mut owner.entries, &mut owner.room);
-            owner.running += before - owner.room;
+            let before = owner.ration;
+            let taken = open.seat.take(&mut self.core, &mut owner.ration);
+            owner.started_since(&before);
             owner.held += open.seat.held() as u32;
             match taken {
                 Ok(None) => continue,
@@ -162,7 +168,7 @@ impl Broker {
                 Poll::Ready(reply) => {
                     let Some(open) = &mut session.open else { return };
                     let asking = open.asking.swap_remove(at);
-                    self.answered(number, &asking, reply);
+                    self.answered(number, asking, reply);
                 }
             }
         }
@@ -181,9 +187,9 @@ impl Broker {
             let ended = open.seat.end_held(now, !open.asking.is_empty());
             let owner = self.owners.at(session.owner);
             if !session.is_leaving {
-                let before = owner.room;
-                any |= open.seat.start_held(&mut self.core, &mut owner.room);
-                owner.running += before - owner.room;
+                let before = owner.ration;
+                any |= open.seat.start_held(&mut self.core, &mut owner.ration);
+                owner.started_since(&before);
             }
             open.seat.close_leaving(&mut self.core);
             if ended.is_err() && !session.is_leaving {
@@ -207,11 +213,25 @@ impl Broker {
         }
     }
 
-    /// Submits, and sleeps unless there is more to take.
-    fn turn(&mut self) -> Result<()> {
-        let mut may_sleep = true;
-        let mut until: Option<Time> = None;
-        let sessions = &mut self.sessions;
+    /// Asks the core what waits, as far as each user may have more under way there.
+    fn begin_questions(&mut self) -> bool {
+        // Who has left may have held what others wait for: they are looked at again at once.
+        let mut any = std::mem::take(&mut self.has_room);
+        for at in self.rotation() {
+            let number = self.awake[at];
+            let session = self.sessions[number as usize].as_deref();
+            let waits = session
+                .and_then(|session| session.open.as_deref())
+                .is_some_and(|open| !open.waiting.is_empty());
+            any |= waits && self.begin_waiting(number);
+        }
+        any
+    }
+
+    /// Submits, and sleeps if it may, unless there is more to take.
+    fn turn(&mut self, mut may_sleep: bool) -> Result<()> {
+        let mut until: Option<Time> = self.silent.front().map(|(until, _)| *until);
+        let (sessions, owners) = (&mut self.sessions, &mut self.owners);
         self.awake.retain(|&number| {
             let Some(session) = sessions[number as usize].as_deref_mut() else {
                 return false;
@@ -224,8 +244,9 @@ impl Broker {
                 return true;
             }
             let is_empty = open.seat.fall_asleep();
-            may_sleep &= is_empty;
-            session.is_awake = !is_empty || !open.is_still();
+            let goes_on = open.seat.held() > 0 && owners.at(session.owner).ration.grows();
+            may_sleep &= is_empty && !goes_on;
+            session.is_awake = !is_empty || !open.is_still() || !open.waiting.is_empty();
             session.is_awake
         });
         let wait = match may_sleep {

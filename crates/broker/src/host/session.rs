@@ -5,13 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use baio_engine::Errno;
+use baio_memory::Region;
 use baio_storage::{Core, Handle, HeldFreeze, SegmentInfo};
 use baio_words::session::{Answer, Failed, Question, SegmentWords, pieces};
 use baio_words::{Access, Identity};
 
-use super::ask;
+use super::account::{Charge, Kind};
 use super::far::Far;
 use super::sockets::{self, Sent};
+use super::{ask, groups};
 use crate::control::Doing;
 use crate::seat::Seat;
 
@@ -34,6 +36,10 @@ pub(super) struct Session {
     pub(super) is_leaving: bool,
     /// It is for a handle that was handed on, and for nothing else.
     pub(super) bound: Option<Bound>,
+    /// Its place.
+    pub(super) place: Charge,
+    /// Descriptors that it was sent and has perhaps not received.
+    flying: Vec<Charge>,
 }
 
 /// A handle that one session has handed on to whoever has the other end of another's socket.
@@ -70,8 +76,20 @@ pub(super) struct Open {
     /// What both sides have beyond version 1.
     pub(super) features: u64,
     /// Questions that wait for the end of what was handed on.
-    pub(super) revoking: usize,
-    listing: VecDeque<Listing>,
+    pub(super) revoking: Vec<Charge>,
+    /// Questions that wait for their user's turn.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// The list that goes out.
+    listing: Option<Listing>,
+}
+
+/// A question that the core is not asked yet.
+pub(super) struct Waiting {
+    pub(super) id: u32,
+    pub(super) question: Question,
+    /// What its user has one of more, when it is asked.
+    pub(super) kind: Kind,
+    pub(super) charge: Charge,
 }
 
 /// A question under way.
@@ -80,7 +98,44 @@ pub(super) struct Asking {
     pub(super) doing: Doing,
     /// Of an open, what for.
     pub(super) opens: Option<Opens>,
+    /// Is it a list?
+    pub(super) lists: bool,
     pub(super) was_called_off: bool,
+    pub(super) charges: Charges,
+}
+
+/// What a question costs its user until it has its whole answer.
+#[expect(dead_code, reason = "held for as long as the question is")]
+pub(super) struct Charges(pub(super) Charge, pub(super) Option<Charge>);
+
+/// What an ended session leaves behind: its client may use the memory still, and have descriptors in its socket. It counts for its user
+/// until the client's end of the socket is closed; then the memory's pages are given back.
+pub(super) struct Rest {
+    socket: Arc<OwnedFd>,
+    memory: Option<Arc<Region>>,
+    _place: Charge,
+    _flying: Vec<Charge>,
+}
+
+impl Rest {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Has its client closed its end? Then nothing is left but the memory that a device may be at work on.
+    pub(super) fn is_over(&self) -> bool {
+        let is_over = sockets::is_closed(self.fd());
+        if let Some(memory) = self.memory.as_ref().filter(|_| is_over) {
+            memory.give_pages_back();
+        }
+        is_over
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        sockets::hang_up(self.fd());
+    }
 }
 
 /// What an open is for, and how it is answered.
@@ -106,7 +161,11 @@ impl Opens {
 struct Listing {
     id: u32,
     rest: std::vec::IntoIter<SegmentInfo>,
+    charges: Charges,
 }
+
+/// Descriptors that may lie in the socket of one client.
+const FLYING_MAX: usize = 16;
 
 /// Segments of a list that are put into words at a time: some messages.
 const SLICE: usize = 512;
@@ -116,10 +175,19 @@ struct Letter {
     id: Option<u32>,
     message: Vec<u8>,
     with: Option<OwnedFd>,
+    /// Of a list's last piece: what the list has cost so far.
+    charges: Option<Charges>,
 }
 
 impl Session {
-    pub(super) fn new(socket: OwnedFd, who: Identity, owner: usize, word: u64, bound: Option<Bound>) -> Session {
+    pub(super) fn new(
+        socket: OwnedFd,
+        who: Identity,
+        owner: usize,
+        word: u64,
+        bound: Option<Bound>,
+        place: Charge,
+    ) -> Session {
         Session {
             socket: Arc::new(socket),
             who,
@@ -131,7 +199,21 @@ impl Session {
             is_awake: false,
             is_leaving: false,
             bound,
+            place,
+            flying: Vec::new(),
         }
+    }
+
+    /// Another descriptor is to be sent to it. Back, when too many lie in its socket.
+    pub(super) fn flies(&mut self, charge: Charge) -> Result<(), Charge> {
+        if !groups::has_unread(self.fd()) {
+            self.flying.clear();
+        }
+        if self.flying.len() >= FLYING_MAX {
+            return Err(charge);
+        }
+        self.flying.push(charge);
+        Ok(())
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -145,7 +227,12 @@ impl Session {
 
     /// Sends a message, or keeps it until there is room. False: the client has gone.
     pub(super) fn tell(&mut self, id: Option<u32>, message: Vec<u8>, with: Option<OwnedFd>) -> bool {
-        self.outbox.push_back(Letter { id, message, with });
+        self.outbox.push_back(Letter {
+            id,
+            message,
+            with,
+            charges: None,
+        });
         self.flush()
     }
 
@@ -156,12 +243,31 @@ impl Session {
     }
 
     /// Answers with a list, a piece at a time.
-    pub(super) fn list(&mut self, id: u32, list: Vec<SegmentInfo>) -> bool {
+    pub(super) fn list(&mut self, id: u32, list: Vec<SegmentInfo>, charges: Charges) -> bool {
         if let Some(open) = &mut self.open {
-            let rest = list.into_iter();
-            open.listing.push_back(Listing { id, rest });
+            open.listing = Some(Listing {
+                id,
+                rest: list.into_iter(),
+                charges,
+            });
         }
         self.flush()
+    }
+
+    /// May another list be begun? It is kept whole until it is read, so there is one at a time, for who reads.
+    pub(super) fn may_list(&self) -> bool {
+        let lists = |open: &Open| open.listing.is_some() || open.asking.iter().any(|asking| asking.lists);
+        !self.owes() && !self.open.as_deref().is_some_and(lists)
+    }
+
+    /// What is left of it when it has ended: until its client has closed its end of the socket.
+    pub(super) fn rest(self) -> Rest {
+        Rest {
+            memory: self.open.map(|open| Arc::clone(open.seat.border.region())),
+            socket: self.socket,
+            _place: self.place,
+            _flying: self.flying,
+        }
     }
 
     /// Sends what there is room for. False: the client has gone.
@@ -179,8 +285,16 @@ impl Session {
                     // There is room on the socket, so of a better time nobody would tell. An answer says so, a welcome is none.
                     Sent::TooMany => {
                         letter.with = None;
-                        let refusal = letter.id.and_then(|id| too_many().encode(id).ok());
-                        let Some(refusal) = refusal else { return false };
+                        let Some(id) = letter.id else {
+                            // A client without its memory: it is told why, and goes.
+                            if let Ok(refusal) = too_many("connect").encode(0) {
+                                sockets::send(self.socket.as_fd(), &refusal, None);
+                            }
+                            return false;
+                        };
+                        let Ok(refusal) = too_many("hand on").encode(id) else {
+                            return false;
+                        };
                         letter.message = refusal;
                         continue;
                     }
@@ -195,7 +309,7 @@ impl Session {
     /// Puts the next part of a list into words. False: there is none.
     fn next_slice(&mut self) -> bool {
         let Some(open) = &mut self.open else { return false };
-        let Some(listing) = open.listing.front_mut() else {
+        let Some(listing) = &mut open.listing else {
             return false;
         };
         let infos: Vec<_> = listing
@@ -219,11 +333,16 @@ impl Session {
                     id: Some(id),
                     message,
                     with: None,
+                    charges: None,
                 });
             }
         }
         if is_last {
-            open.listing.pop_front();
+            // Given back when the last piece is sent.
+            let charges = open.listing.take().map(|listing| listing.charges);
+            if let Some(last) = self.outbox.back_mut() {
+                last.charges = charges;
+            }
         }
         true
     }
@@ -236,14 +355,15 @@ impl Open {
             asking: Vec::new(),
             freezes: Vec::new(),
             features,
-            revoking: 0,
-            listing: VecDeque::new(),
+            revoking: Vec::new(),
+            waiting: VecDeque::new(),
+            listing: None,
         }
     }
 
     /// Questions without a whole answer.
     pub(super) fn questions(&self) -> usize {
-        self.asking.len() + self.listing.len() + self.revoking
+        self.asking.len() + self.waiting.len() + usize::from(self.listing.is_some()) + self.revoking.len()
     }
 
     /// Is nothing of it under way any more?
@@ -261,10 +381,10 @@ fn too_long() -> Answer {
     )
 }
 
-fn too_many() -> Answer {
+pub(super) fn too_many(operation: &str) -> Answer {
     failed(
         Errno::EAGAIN,
-        "hand on",
+        operation,
         "fewer descriptors of the broker's that lie in sockets of clients and were not received",
         "receive what was sent; try again later",
     )

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use baio_engine::{Errno, SetupError};
 use baio_words::Identity;
 use baio_words::session::DOORBELL;
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno as Said;
 use rustix::net::{
@@ -238,6 +238,23 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], with: Option<Borrowed
     }
 }
 
+/// Tells the other end that the session is over: by an empty datagram, which looks like the end to who receives it. Both directions stay open,
+/// so that one end of the socket tells when the other one is closed ([`is_closed`]).
+pub(super) fn say_end(socket: BorrowedFd<'_>) {
+    if send(socket, &[], None) == Sent::Full {
+        // There is no room for it: who reads what is there sees the end behind it.
+        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+    }
+}
+
+/// Has the other side closed its end, so that nothing of what it was sent is there any more?
+pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let gone = PollFlags::HUP | PollFlags::ERR;
+    rustix::event::poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(gone)
+}
+
 /// Nothing more goes either way. Who hangs up and leaves anything unread resets the connection, and the other end is told that before
 /// it can read what it was sent; so all of it is read first, and thrown away. No more can come, and a socket holds little.
 pub(super) fn hang_up(socket: BorrowedFd<'_>) {
@@ -270,8 +287,8 @@ pub(super) struct Set {
     events: Vec<epoll::Event>,
 }
 
-/// Sockets looked at in one round: a storm on them delays nobody's completions.
-const EVENTS_MAX: usize = 64;
+/// Sockets that are told of in one round: all of them, so that none is hidden behind another user's. What is heard of each user is dealt out.
+const EVENTS_MAX: usize = 4096;
 
 impl Set {
     pub(super) fn new() -> Result<Set, SetupError> {
@@ -291,6 +308,13 @@ impl Set {
     pub(super) fn add(&self, socket: &impl AsFd, word: u64) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(word);
         Ok(epoll::add(&self.fd, socket, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Tells of this one when the other side does something with its end, once for each time.
+    pub(super) fn add_ending(&self, socket: &impl AsFd, word: u64) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(word);
+        let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.fd, socket, data, flags)?)
     }
 
     /// What is waited for on it from now on.

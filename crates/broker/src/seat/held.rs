@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use baio_engine::{Caching, Error, Memory, Time};
 use baio_words::entry::{Completion, Tag, Violation};
-use baio_words::{Failure, Handle, SegmentRequest};
+use baio_words::{Failure, Handle, Mode, SegmentRequest};
 
-use super::{Border, Other, Seat, Stage, seat_of};
+use super::{Border, Other, Ration, Seat, Stage, bytes_of, seat_of};
 use crate::served::{Served, tag_of};
 
 /// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
@@ -20,21 +20,29 @@ use crate::served::{Served, tag_of};
 pub(crate) const HELD_PATIENCE: Duration = Duration::from_secs(30);
 
 impl<B: Border> Seat<B> {
-    /// Starts a request; back, when there is no slot for it.
+    /// Starts a request, which is taken from the ration; back, when there is no slot for it.
     pub(super) fn start<S: Served>(
         &mut self,
         served: &mut S,
         request: SegmentRequest<Memory>,
+        ration: &mut Ration,
     ) -> Result<(), SegmentRequest<Memory>> {
         let (_, Tag { index, generation }) = seat_of(tag_of(request.tag));
         let writes = request.op.changes_bytes();
+        let (bytes, is_cached) = (bytes_of(&request), request.mode == Mode::Cached);
         let ticket = served.start(request)?;
+        ration.requests -= 1;
+        ration.device_bytes -= bytes;
+        if is_cached {
+            ration.copied_bytes -= bytes;
+        }
         self.stages[index as usize] = Stage::Running {
             generation,
             ticket,
             cancelled: false,
             since: served.engine().now(),
             writes,
+            bytes,
         };
         self.running += 1;
         self.stuck_since = None;
@@ -95,16 +103,15 @@ impl<B: Border> Seat<B> {
         }
     }
 
-    /// Starts what is held, at most `room`. Says whether any was started.
-    pub(crate) fn start_held<S: Served>(&mut self, served: &mut S, room: &mut u32) -> bool {
+    /// Starts what is held, as far as the ration goes. Says whether any was started.
+    pub(crate) fn start_held<S: Served>(&mut self, served: &mut S, ration: &mut Ration) -> bool {
         let before = self.held.len();
-        while *room > 0 {
+        while self.held.front().is_some_and(|request| ration.allows(request)) {
             let Some(request) = self.held.pop_front() else { break };
-            if let Err(request) = self.start(served, request) {
+            if let Err(request) = self.start(served, request, ration) {
                 self.held.push_front(request);
                 break;
             }
-            *room -= 1;
         }
         self.has_let_go |= self.held.len() < before;
         self.held.len() < before

@@ -14,7 +14,7 @@ use baio_ring::ring::{Cursor, Refused, Ring};
 use baio_words::entry::{
     COMPLETION_WORDS, Completion, HandleWords, Limits, Op, SUBMISSION_WORDS, Submission, Tag, Violation,
 };
-use baio_words::{Handle, SegmentRequest, Ticket};
+use baio_words::{Handle, Mode, SegmentRequest, Ticket};
 
 use crate::served::{Served, word_of};
 
@@ -73,6 +73,7 @@ enum Stage {
         cancelled: bool,
         since: Time,
         writes: bool,
+        bytes: i64,
     },
     /// A command under way.
     Command,
@@ -87,6 +88,46 @@ pub(crate) enum Other {
     CallOff(Tag),
 }
 
+/// What may be taken from a client and started for it in one round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ration {
+    /// Entries of its ring.
+    pub(crate) entries: i64,
+    /// Requests that are started.
+    pub(crate) requests: u32,
+    /// Their bytes: the last one goes whole, as long as there are any left.
+    pub(crate) device_bytes: i64,
+    /// The same of those that the page cache copies.
+    pub(crate) copied_bytes: i64,
+}
+
+impl Ration {
+    /// So many entries, and whatever is in them.
+    pub(crate) fn of_entries(entries: u32) -> Ration {
+        Ration {
+            entries: entries.into(),
+            requests: u32::MAX,
+            device_bytes: i64::MAX,
+            copied_bytes: i64::MAX,
+        }
+    }
+
+    fn allows(&self, request: &SegmentRequest<Memory>) -> bool {
+        let copies = request.mode == Mode::Cached && self.copied_bytes <= 0;
+        self.requests > 0 && self.device_bytes > 0 && !copies
+    }
+
+    /// Would the next round's be enough for what this one's was not?
+    pub(crate) fn grows(&self) -> bool {
+        self.requests > 0 && self.device_bytes > 0 && self.copied_bytes <= 0
+    }
+}
+
+/// Bytes that a request moves.
+fn bytes_of(request: &SegmentRequest<Memory>) -> i64 {
+    i64::try_from(request.memory.len()).unwrap_or(i64::MAX)
+}
+
 /// A request that was started and has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
@@ -94,6 +135,8 @@ pub(crate) struct Done {
     pub(crate) since: Time,
     /// Did it write?
     pub(crate) writes: bool,
+    /// Bytes that it was about.
+    pub(crate) bytes: i64,
 }
 
 /// One client's requests.
@@ -149,26 +192,21 @@ impl<B: Border> Seat<B> {
         self.busy
     }
 
-    /// Takes what the client submitted, at most `limit` entries and down to what is not the seat's. At most `room` requests
-    /// are started; the others are held.
+    /// Takes what the client submitted, as far as the ration goes and down to what is not the seat's. What it does not allow to be
+    /// started is held.
     ///
     /// # Errors
     /// What no correct client submits.
-    pub(crate) fn take<S: Served>(
-        &mut self,
-        served: &mut S,
-        limit: &mut u32,
-        room: &mut u32,
-    ) -> Result<Option<Other>, Violation> {
+    pub(crate) fn take<S: Served>(&mut self, served: &mut S, ration: &mut Ration) -> Result<Option<Other>, Violation> {
         let mut any = false;
         let mut other = None;
-        while *limit > 0 && other.is_none() {
+        while ration.entries > 0 && other.is_none() {
             let popped = self.border.submissions().pop(&mut self.submissions);
             let Some(raw) = popped.map_err(broken)? else { break };
-            *limit -= 1;
+            ration.entries -= 1;
             any = true;
             let submission = Submission::decode(&raw, &self.limits)?;
-            other = self.take_one(served, &submission, room)?;
+            other = self.take_one(served, &submission, ration)?;
         }
         if any {
             self.border.submissions().release(&self.submissions);
@@ -180,7 +218,7 @@ impl<B: Border> Seat<B> {
         &mut self,
         served: &mut S,
         submission: &Submission,
-        room: &mut u32,
+        ration: &mut Ration,
     ) -> Result<Option<Other>, Violation> {
         let tag = submission.tag;
         match submission.op {
@@ -203,13 +241,12 @@ impl<B: Border> Seat<B> {
                 let request = self.request(submission).inspect_err(|_| {
                     self.vacate(tag.index);
                 })?;
-                let refused = match self.held.is_empty() && *room > 0 {
-                    true => self.start(served, request).err(),
+                let refused = match self.held.is_empty() && ration.allows(&request) {
+                    true => self.start(served, request, ration).err(),
                     false => Some(request),
                 };
-                match refused {
-                    Some(request) => self.hold(request),
-                    None => *room -= 1,
+                if let Some(request) = refused {
+                    self.hold(request);
                 }
             }
         }
@@ -230,9 +267,11 @@ impl<B: Border> Seat<B> {
         let before = std::mem::replace(&mut self.stages[index as usize], Stage::Empty);
         self.busy -= u32::from(before != Stage::Empty);
         match before {
-            Stage::Running { since, writes, .. } => {
+            Stage::Running {
+                since, writes, bytes, ..
+            } => {
                 self.running -= 1;
-                Some(Done { since, writes })
+                Some(Done { since, writes, bytes })
             }
             _ => None,
         }

@@ -48,20 +48,25 @@ impl House {
     }
 
     pub(crate) fn with(options: Options) -> House {
-        House::built(options, false, 4096)
+        House::built(options, 0, 4096)
     }
 
     /// With a page cache.
     pub(crate) fn cached() -> House {
-        House::built(Options::default(), true, 4096)
+        House::cached_of(1 << 20)
+    }
+
+    /// With one of so many bytes.
+    pub(crate) fn cached_of(bytes: usize) -> House {
+        House::built(Options::default(), bytes, 4096)
     }
 
     /// With a table that is not read in a moment.
     pub(crate) fn of_segments(segments: u64) -> House {
-        House::built(Options::default(), false, segments)
+        House::built(Options::default(), 0, segments)
     }
 
-    fn built(options: Options, is_cached: bool, segments: u64) -> House {
+    fn built(options: Options, cache_bytes: usize, segments: u64) -> House {
         let dir = tempfile::tempdir().unwrap();
         // Other users come too.
         rustix::fs::chmod(dir.path(), Mode::from_raw_mode(0o755)).unwrap();
@@ -84,10 +89,14 @@ impl House {
         let (tell, told) = mpsc::channel();
         let (tell_end, ended) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut core = Core::open(&image, &config()).unwrap();
-            if is_cached {
+            let config = Config {
+                arena_bytes: (4 << 20) + cache_bytes,
+                ..config()
+            };
+            let mut core = Core::open(&image, &config).unwrap();
+            if cache_bytes > 0 {
                 let cache = CacheConfig {
-                    bytes: 1 << 20,
+                    bytes: cache_bytes,
                     ..CacheConfig::default()
                 };
                 core.use_cache(&cache).unwrap();

@@ -8,6 +8,8 @@
 //! | `days_work.rs` | what a client does all day |
 //! | `handles.rs` | what names a segment, and what does not any more |
 //! | `questions.rs` | how much may be asked at a time |
+//! | `accounts.rs` | what a user holds, and that it comes back |
+//! | `turns.rs` | one user's flood beside another's work |
 //! | `gone.rs` | clients that die at every step, and leave nothing |
 //! | `unread.rs` | clients that do not read what they are told |
 //! | `handed_on.rs` | handles that are handed on and taken back |
@@ -17,6 +19,7 @@
 //! | `tenants.rs`, `strangers.rs` | users that must not see each other, nor what the other has left |
 //! | `rings.rs`, `entries.rs`, `memory.rs`, `messages.rs`, `floods.rs` | what hostile clients do, each beside one that goes on working |
 
+mod accounts;
 mod days_work;
 mod entries;
 mod floods;
@@ -34,5 +37,6 @@ mod rings;
 mod stillness;
 mod strangers;
 mod tenants;
+mod turns;
 mod unread;
 mod upkeep;

@@ -265,6 +265,14 @@ impl Client {
         }
     }
 
+    /// Takes in what has come; how many answers nobody has looked at.
+    pub(crate) fn arrived(&mut self) -> usize {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while poll(&mut [PollFd::new(&self.wire.0, PollFlags::IN)], Some(&now)) == Ok(1) && self.hear() {}
+        self.answers.len()
+    }
+
     /// Answers that came and were not asked for by [`Client::answer`].
     pub(crate) fn other_answers(&self) -> usize {
         self.answers.len()

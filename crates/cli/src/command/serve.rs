@@ -26,7 +26,7 @@ use baio_broker::host::{Broker, Listener, Options};
 use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::memory_limit::Room;
+use baio_console::memory_limit::{self, Room};
 use baio_console::output::{Answer, Output};
 use baio_console::printable::{Printable, readable};
 use baio_console::size::Size;
@@ -51,6 +51,8 @@ const CACHE_MAX: u64 = 1 << 40;
 /// A granule of arenas, and what an entry of a ring can name.
 const ARENA_MIN: u64 = 256 << 10;
 const ARENA_MAX: u64 = (1 << 32) - ARENA_MIN;
+/// All sessions together have one of so many parts of what the memory cgroup allows.
+const SESSIONS_PART: u64 = 2;
 /// Descriptors of a client: its socket, and its memory while that is handed over twice.
 const FDS_OF_ONE: u64 = 3;
 /// Of the process itself: volume, rings, sets, standard streams, and some.
@@ -267,6 +269,7 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
         clients_of_one_max: args.clients.div_ceil(2),
         places_max: args.places,
         arena_bytes_max: args.arena.bytes(),
+        memory_bytes_max: memory_limit::limit().map(|limit| limit / SESSIONS_PART),
         rules: grants.map(|grants| grants.rules).unwrap_or_default(),
         quota: quota.map(|quota| quota.limits(block_size)),
         ..Options::default()
@@ -371,6 +374,14 @@ fn notes(args: &ServeArgs) -> Vec<String> {
         let cure = format!("raise it (`ulimit -Hn {needed}`, LimitNOFILE={needed}), or lower --clients");
         notes.push(format!(
             "{clients} clients need {needed} open files, and the limit is {allowed}: {cure}"
+        ));
+    }
+    let needed = u64::from(args.clients) * Options::least_session_bytes(args.places);
+    if let Some(limit) = memory_limit::limit().filter(|limit| limit / SESSIONS_PART < needed) {
+        let clients = args.clients;
+        let cure = format!("raise it to {}, or lower --clients", needed * SESSIONS_PART);
+        notes.push(format!(
+            "{clients} clients need {needed} bytes at least, half of what the memory cgroup allows, and that is {limit}: {cure}"
         ));
     }
     notes

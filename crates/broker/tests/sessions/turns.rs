@@ -1,0 +1,241 @@
+//! Whose turn it is: one user's flood makes another wait as long as one honest neighbour would. What is counted is answers, requests and
+//! rounds, never time. And an end that comes at once, whatever was asked.
+
+use baio_words::entry::{Op, Place, Submission};
+use baio_words::session::{Answer, Question};
+use baio_words::{Access, Mode};
+
+use crate::house::{House, STRANGER, Victim, is_root};
+use crate::raw::{Client, create};
+
+/// One user has as many changes waiting as it may. None of them can go on, and neither its own opens and lists nor anything of another
+/// user's waits for them; when they can, all of them are answered.
+#[test]
+fn what_waits_keeps_nothing_else_back() {
+    if !is_root() {
+        return;
+    }
+    let house = House::new();
+    let (mut keeper, mut other) = (house.client(), house.client_of(STRANGER + 1));
+    other.create("own", 4096);
+    let Answer::Frozen { freeze } = keeper.ask(&Question::Freeze) else {
+        panic!()
+    };
+    let mut flood: Vec<Client> = (0..20).map(|_| house.client_of(STRANGER)).collect();
+    for (nth, client) in flood.iter_mut().enumerate() {
+        for at in 0..32 {
+            client.pose(&create(STRANGER, &format!("f{nth} {at}"), 4096));
+        }
+        assert_eq!(client.refusal(&Question::Info), "EAGAIN");
+    }
+    let mut own = house.client_of(STRANGER);
+    for client in [&mut own, &mut other, &mut keeper] {
+        for _ in 0..5 {
+            assert!(matches!(client.ask(&Question::List), Answer::Segments { .. }));
+            let opened = client.open_of(STRANGER + 1, "own", Access::Read);
+            assert_eq!(opened.is_ok(), client.uid() != STRANGER);
+        }
+    }
+    let id = other.pose(&create(STRANGER + 1, "another", 4096));
+    assert_eq!(keeper.ask(&Question::Thaw { freeze }), Answer::Done);
+    assert!(matches!(other.answer(id), Answer::Segment { .. }));
+    for client in &mut flood {
+        // One of the 33 was refused.
+        for id in 1..=32 {
+            let answer = client.answer(id);
+            assert!(matches!(answer, Answer::Segment { .. }), "{answer:?}");
+        }
+    }
+    house.ends();
+}
+
+/// A user may ask so much at a time over all its sessions, and is told when it is more.
+#[test]
+fn questions_of_one_user_are_bounded_over_all_its_sessions() {
+    let house = House::new();
+    let mut keeper = house.client();
+    let Answer::Frozen { freeze } = keeper.ask(&Question::Freeze) else {
+        panic!()
+    };
+    let uid = keeper.uid();
+    let mut clients: Vec<Client> = (0..33).map(|_| house.client()).collect();
+    for (nth, client) in clients.iter_mut().enumerate() {
+        for at in 0..32 {
+            client.pose(&create(uid, &format!("f{nth} {at}"), 4096));
+        }
+        // All of them are heard before the next one's.
+        assert_eq!(client.refusal(&Question::Info), "EAGAIN");
+    }
+    let last = clients.last_mut().unwrap();
+    let Answer::Failed(failed) = last.answer(1) else {
+        panic!("more than 1024 wait")
+    };
+    assert!(
+        failed.code == "EAGAIN" && failed.need.as_deref().unwrap().contains("of one user"),
+        "{failed:?}"
+    );
+    // What ends others is always heard.
+    assert_eq!(keeper.ask(&Question::Thaw { freeze }), Answer::Done);
+    for client in &mut clients[..32] {
+        for id in 1..=32 {
+            let answer = client.answer(id);
+            assert!(matches!(answer, Answer::Segment { .. }), "{answer:?}");
+        }
+    }
+    house.ends();
+}
+
+/// A list is kept whole until it is read, so of one user's there are two at a time. Others' lists, and all opens, do not wait for that.
+#[test]
+fn lists_that_nobody_reads_are_few() {
+    if !is_root() {
+        return;
+    }
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    for nth in 0..300 {
+        victim.client.create(&format!("{nth:0>255}"), 4096);
+    }
+    let uid = victim.client.uid();
+    let greedy: Vec<Client> = (0..3)
+        .map(|_| {
+            let mut client = house.client();
+            // More than its socket takes.
+            for _ in 0..20 {
+                client.pose(&Question::List);
+            }
+            client
+        })
+        .collect();
+    let mut other = house.client_of(STRANGER);
+    for _ in 0..40 {
+        assert!(matches!(other.ask(&Question::List), Answer::Segments { .. }));
+    }
+    let mut last = house.client();
+    let id = last.pose(&Question::List);
+    for _ in 0..10 {
+        assert!(matches!(other.ask(&Question::List), Answer::Segments { .. }));
+        assert!(victim.client.open_of(uid, "canary", Access::Read).is_ok());
+        victim.goes_on();
+    }
+    assert_eq!(last.arrived(), 0, "a third list of the user's is kept");
+    // Those who do not read go, and it has its list.
+    drop(greedy);
+    while let Answer::Segments { more: true, .. } = last.answer(id) {}
+    drop((last, other));
+    house.ends();
+}
+
+/// Two users copy from the cache, one of them a megabyte at a time: the other has its small ones meanwhile, not behind all.
+#[test]
+fn bytes_that_are_copied_are_dealt_out() {
+    if !is_root() {
+        return;
+    }
+    let house = House::cached_of(16 << 20);
+    let mut small = house.client_of(STRANGER);
+    let own = small.made("small", 64 << 10);
+    let mut large = house.client_of(STRANGER + 1);
+    let theirs = large.made("large", 4 << 20);
+    let entry = |client: &mut Client, place, handle, len: u32| Submission {
+        mode: Mode::Cached,
+        place: Place::Arena { at: 0, len },
+        ..client.entry(Op::Read, place, handle, 0)
+    };
+    // Both are cached from here on.
+    let first = entry(&mut large, 0, theirs, 4 << 20);
+    assert_eq!(large.run(&first).result, Ok(4 << 20));
+    let first = entry(&mut small, 0, own, 4096);
+    assert_eq!(small.run(&first).result, Ok(4096));
+    for place in 0..100 {
+        let read = entry(&mut large, place, theirs, 4 << 20);
+        large.push(&read.encode());
+    }
+    large.publish();
+    let mut between = Vec::new();
+    let mut done = 0;
+    for _ in 0..8 {
+        let read = entry(&mut small, 1, own, 4096);
+        assert_eq!(small.run(&read).result, Ok(4096));
+        let mut ended = 0;
+        while large.posted().is_some() {
+            ended += 1;
+        }
+        done += ended;
+        between.push(ended);
+    }
+    // Dealt by requests alone, all hundred of the large ones come before the first small one.
+    between.sort_unstable();
+    assert!(between[4] <= 6 && done < 100, "{between:?}");
+    house.ends();
+}
+
+/// The end does not wait for what was asked: not for walks, not for those who wait for a turn.
+#[test]
+fn an_end_comes_at_once_whatever_was_asked() {
+    let house = House::of_segments(1 << 18);
+    let mut victim = Victim::new(&house);
+    let uid = victim.client.uid();
+    let mut clients: Vec<Client> = (0..40).map(|_| house.client()).collect();
+    let hello = baio_words::session::Hello {
+        features: baio_words::session::GOES_ON,
+        ..crate::raw::hello()
+    };
+    clients.extend((0..4).map(|_| house.wire().greet(&hello).unwrap()));
+    let goes_on = clients.len() - 4;
+    for (nth, client) in clients.iter_mut().enumerate() {
+        for at in 0..32 {
+            let question = match at % 3 {
+                0 => Question::List,
+                1 if nth >= goes_on => Question::OpenKnown {
+                    owner_uid: uid,
+                    name: "gone".into(),
+                    access: Access::Read,
+                    identity: Some([9; 16]),
+                },
+                _ => create(uid, &format!("c{nth} {at}"), 4096),
+            };
+            client.pose(&question);
+        }
+    }
+    victim.goes_on();
+    house.ends();
+    for client in &clients {
+        client.goes_out("the end");
+    }
+}
+
+/// A question that waits for its turn is called off at once, and those behind it go on.
+#[test]
+fn what_waits_is_called_off_by_a_cancel() {
+    let house = House::new();
+    let (mut keeper, mut client) = (house.client(), house.client());
+    let Answer::Frozen { freeze } = keeper.ask(&Question::Freeze) else {
+        panic!()
+    };
+    let uid = client.uid();
+    let waiting: Vec<u32> = (0..8)
+        .map(|at| client.pose(&create(uid, &format!("s{at}"), 4096)))
+        .collect();
+    for question in &waiting[1..] {
+        client.pose(&Question::Cancel { question: *question });
+    }
+    // Though the volume is frozen still.
+    for id in &waiting[1..] {
+        let Answer::Failed(failed) = client.answer(*id) else {
+            panic!("it was done")
+        };
+        assert_eq!(failed.code, "ECANCELED");
+    }
+    assert_eq!(keeper.ask(&Question::Thaw { freeze }), Answer::Done);
+    assert!(matches!(client.answer(waiting[0]), Answer::Segment { .. }));
+    assert_eq!(
+        client.refusal(&Question::Open {
+            owner_uid: uid,
+            name: "s3".into(),
+            access: Access::Read,
+        }),
+        "ENOENT"
+    );
+    house.ends();
+}
