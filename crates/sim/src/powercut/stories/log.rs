@@ -78,7 +78,12 @@ pub(super) fn work(worker: &Worker) -> Result<(), Failure> {
     let in_segment = worker.task.beside.join("in-segment").exists();
     let log = open(worker.device(), in_segment, &mut random)?;
     loop {
-        let count = if random.percent(80) { 1 } else { 2 + random.below(5) };
+        // Some groups take more than a batch.
+        let count = match random.below(100) {
+            0..80 => 1,
+            80..97 => 2 + random.below(5),
+            _ => 10 + random.below(40),
+        };
         let ids: Vec<u64> = (0..count).map(|_| worker.number()).collect();
         let payloads: Vec<Vec<u8>> = ids.iter().map(|id| payload(*id)).collect();
         let records: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();

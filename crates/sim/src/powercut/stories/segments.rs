@@ -42,6 +42,8 @@ pub(super) struct Mix {
     sync: u64,
     /// Others write to a segment while it is moved.
     beside: bool,
+    /// Some write to the same pages at once, to sectors of their own.
+    lanes: u64,
 }
 
 pub(super) const VOLUME: Mix = Mix {
@@ -56,6 +58,7 @@ pub(super) const VOLUME: Mix = Mix {
     defrag: 0,
     sync: 8,
     beside: false,
+    lanes: 1,
 };
 
 pub(super) const CACHE: Mix = Mix {
@@ -66,6 +69,7 @@ pub(super) const CACHE: Mix = Mix {
     resize: 3,
     sync: 12,
     blocks_max: 128,
+    lanes: 3,
     ..VOLUME
 };
 
@@ -168,6 +172,7 @@ impl Hand<'_> {
                 let (own, random) = (&self.own[at], &mut self.random);
                 match syncs {
                     true => sync(self.worker, mix, own, random)?,
+                    false if mix.lanes > 1 && random.percent(30) => side_by_side(self.worker, mix, own, random)?,
                     false => write(self.worker, mix, own, own.blocks, random)?,
                 }
             }
@@ -299,6 +304,42 @@ fn write(worker: &Worker, mix: &Mix, own: &Own, blocks: u64, random: &mut Random
     let first = random.below(blocks * SECTORS_OF_A_BLOCK / unit) * unit;
     let longest = (blocks * SECTORS_OF_A_BLOCK - first).min(8 * SECTORS_OF_A_BLOCK);
     let count = (1 + random.below(longest / unit)) * unit;
+    write_sectors(worker, mix, own, first, count, random)
+}
+
+/// Several threads write to the same few pages, each to sectors of its own, durably or not, and sync: what is safe of a page for one
+/// is not for the other.
+fn side_by_side(worker: &Worker, mix: &Mix, own: &Own, random: &mut Random) -> Result<(), Failure> {
+    let first = random.below(own.blocks) * SECTORS_OF_A_BLOCK;
+    let seed = random.bits();
+    let lane = |lane: u64| {
+        let mut random = Random::from(&[seed, lane]);
+        for _ in 0..6 {
+            let sector = first + lane + mix.lanes * random.below(SECTORS_OF_A_BLOCK / mix.lanes);
+            write_sectors(worker, mix, own, sector, 1, &mut random)?;
+            if random.percent(20) {
+                sync(worker, mix, own, &mut random)?;
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..mix.lanes).map(|number| scope.spawn(move || lane(number))).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(ended) => ended,
+            Err(_) => Err("a panic".into()),
+        })
+    })
+}
+
+fn write_sectors(
+    worker: &Worker,
+    mix: &Mix,
+    own: &Own,
+    first: u64,
+    count: u64,
+    random: &mut Random,
+) -> Result<(), Failure> {
     let mut buffer = own.segment.buffer(count as usize * SECTOR)?;
     let durability = match random.below(10) {
         0..3 => Durability::Data,
