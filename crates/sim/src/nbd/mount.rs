@@ -46,7 +46,10 @@ impl Mount {
         while std::fs::metadata(file).map_or(0, |metadata| metadata.len()) != size {
             if let Ok(Some(status)) = mount.nbdfuse.try_wait() {
                 let said = std::fs::read_to_string(&said).unwrap_or_default();
-                return Err(format!("nbdfuse: {}: {status}", said.trim()));
+                let said = said.trim().replace('\n', "; ");
+                return Err(format!(
+                    "nbdfuse: {said}: {status}; cure: be root, or have fusermount3 (package fuse3)"
+                ));
             }
             if Instant::now() > deadline {
                 return Err(format!("nbdfuse shows nothing within {} s", PATIENCE.as_secs()));
