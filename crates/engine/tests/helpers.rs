@@ -152,11 +152,16 @@ fn a_helpers_ring_ends_no_callers_turn_and_a_callers_does() {
         far.inside().long = Duration::from_millis(10);
         let began = Instant::now();
         let four = wait(&engine, 4, Duration::from_millis(200));
-        assert_eq!(engine.turn(four), Ok(3), "{name}");
+        let mut came = engine.turn(four).unwrap();
         assert!(
             began.elapsed() >= Duration::from_millis(190),
             "{name}: a helper's ring ended the turn"
         );
+        // The helper may have had no processor for so long.
+        while came < 3 {
+            came += engine.turn(wait(&engine, 1, FOR_EVER)).unwrap();
+        }
+        assert_eq!(came, 3, "{name}");
         engine.submit(read(&engine, &file)).unwrap();
         let ringer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
@@ -301,8 +306,11 @@ fn a_helper_that_is_full_keeps_nobody_awake() {
             std::thread::sleep(Duration::from_millis(20));
             bell.ring();
         });
-        let patience = wait(&engine, 1, Duration::from_millis(100));
-        assert_eq!(engine.turn(patience), Ok(0), "{name}");
+        // Whoever rings may be late.
+        while far.inside().taken.len() < 2 {
+            let patience = wait(&engine, 1, Duration::from_millis(100));
+            assert_eq!(engine.turn(patience), Ok(0), "{name}");
+        }
         ringer.join().unwrap();
         assert_eq!(far.inside().taken.len(), 2, "{name}");
         far.inside().holds = false;
