@@ -337,6 +337,30 @@ fn a_name_that_ends_as_a_job_file_s_is_a_file() {
     assert_eq!(told["requests"], 16);
 }
 
+/// Names come from anywhere; nothing in them reaches a terminal as a command, or turns a line round.
+#[test]
+fn the_name_of_a_target_cannot_steer_a_terminal() {
+    let place = Place::new();
+    let name = "f\x1b[2J\u{202e}fdp";
+    for words in [
+        &["stress", name, "--size", "64K", "--rw", "write", "--once"][..],
+        &["stress", name, "--runtime", "1ms"],
+        &["aio-stress", "-s", "1", "-o", "0", name],
+        &["latency", name, "--count", "1", "--interval", "0s"],
+        &["latency", name, "--writes", "2"],
+    ] {
+        let mut child = place.spawn(support::BAIO, words);
+        drop(child.stdin.take());
+        let told = support::Done(child.wait_with_output().unwrap()).succeeds();
+        let all = [told.out(), told.errors().as_bytes()].concat();
+        let all = String::from_utf8(all).unwrap();
+        assert!(
+            all.contains("u{1b}") && !all.contains(['\x1b', '\u{202e}']),
+            "{words:?}: {all:?}"
+        );
+    }
+}
+
 /// A run that writes little keeps what it does not write: a file is filled up behind its last byte.
 #[test]
 fn filling_up_begins_behind_what_exists() {

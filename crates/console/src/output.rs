@@ -4,8 +4,10 @@
 //! succeeded. That is why `--json` prints exactly one object on standard output, an answer or an error, never both.
 //! Progress and messages go to standard error and are the command's own affair.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_engine::Errno;
@@ -15,7 +17,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::json::{versioned, write_object};
-use crate::printable::Printable;
+use crate::printable::{self, Printable, readable};
 
 /// What a command has to say when it succeeded.
 ///
@@ -100,7 +102,12 @@ impl Output {
 
     fn write_answer(self, answer: &impl Answer, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Output::Text => answer.write_text(out),
+            Output::Text => {
+                let mut text = Vec::new();
+                answer.write_text(&mut text)?;
+                // The one place that all answers pass: a name in them may come from anywhere.
+                out.write_all(printable::lines(&readable(OsStr::from_bytes(&text))).as_bytes())
+            }
             Output::Json => write_object(out, &versioned(answer)?),
         }
     }
@@ -227,6 +234,23 @@ mod tests {
         assert_eq!(object, serde_json::json!({"schema_version": 1, "free": 7}));
         assert_eq!(text.lines().count(), 1);
         assert!(text.ends_with('\n'));
+    }
+
+    #[test]
+    fn nothing_in_an_answer_reaches_a_terminal_as_a_command() {
+        #[derive(Serialize)]
+        struct Raw {
+            name: String,
+        }
+        impl Answer for Raw {
+            fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+                writeln!(out, "{}:\t1", self.name)?;
+                out.write_all(b"and \xff\n")
+            }
+        }
+        let name = "a\u{1b}[2J\u{202e}b".to_owned();
+        let text = written(Output::Text, &Raw { name }).unwrap();
+        assert_eq!(text, "a\\u{1b}[2J\\u{202e}b:\t1\nand \\xff\n");
     }
 
     #[test]

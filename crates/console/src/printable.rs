@@ -21,6 +21,20 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
+/// A text of lines, as [`Printable`] but for their ends and the tabs in them.
+pub(crate) fn lines(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for part in text.split_inclusive(['\n', '\t']) {
+        let (words, end) = match part.strip_suffix(['\n', '\t']) {
+            Some(words) => part.split_at(words.len()),
+            None => (part, ""),
+        };
+        safe.push_str(&Printable(words).to_string());
+        safe.push_str(end);
+    }
+    safe
+}
+
 /// Controls, ends of lines, and Unicode's format characters: those of direction (U+202E turns a name round), the invisible, the tags.
 fn is_hidden(character: char) -> bool {
     character.is_control()

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use baio_console::failure::Failure;
 use baio_console::interrupt::{self, Interrupt};
-use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_engine::{Durability, Wait};
 use baio_stress::{Ground, Latency, Manner, Recorder, Subject, Wish};
@@ -281,7 +280,7 @@ impl Told {
     pub(super) fn headline(&self) -> String {
         format!(
             "{}: {} writes of {}, {}, {}, {} ({})",
-            Printable(&self.target),
+            self.target,
             self.writes,
             format_size(self.request_size),
             if self.same_block { "the same block" } else { "linear" },

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use baio_console::failure::Failure;
 use baio_console::interrupt::{self, Interrupt};
-use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_engine::{Durability, Wait};
 use baio_stress::{Ground, Latency, Manner, Random, Recorder, Subject, Wish};
@@ -147,7 +146,7 @@ impl Shown for Told {
         writeln!(
             out,
             "{}: {} {durable}{}s of {}, {}, {} ({}): {}",
-            Printable(&self.target),
+            self.target,
             self.requests,
             self.operation,
             format_size(self.request_size),

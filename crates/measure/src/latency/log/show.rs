@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use baio_console::interrupt::{self, Interrupt};
 use baio_console::output::{Align, Table};
-use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_stress::Latency;
 use serde::Serialize;
@@ -211,7 +210,7 @@ impl Shown for Told {
         writeln!(
             out,
             "{}: durable records of {}, {} ({}); the median of {} rounds of {} s",
-            Printable(&self.target),
+            self.target,
             format_size(self.record_size),
             self.load(),
             self.below.sentence(),

@@ -43,7 +43,7 @@ impl Answer for Ended {
             writeln!(out, "Running single thread version ")?;
         }
         for file in &self.unlinked {
-            writeln!(out, "Cleaning up file {} ", Printable(file))?;
+            writeln!(out, "Cleaning up file {file} ")?;
         }
         Ok(())
     }

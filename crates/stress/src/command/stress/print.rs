@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::output::{Align, Answer, Table};
-use baio_console::printable::Printable;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -52,7 +51,7 @@ impl Answer for Stressed {
         writeln!(
             out,
             "{}: {} backend{}, {}{}, requests of {} bytes, {} in flight{}",
-            Printable(&self.target),
+            self.target,
             measured.backend,
             if self.service { " behind a service" } else { "" },
             measured.mode,
@@ -81,7 +80,7 @@ impl Answer for Stressed {
             writeln!(out, "{verified} blocks verified; of {unverified} nothing was known")?;
         }
         if let Some(said) = &self.ended_early {
-            writeln!(out, "ended early: {}", Printable(said))?;
+            writeln!(out, "ended early: {}", said)?;
         }
         for missed in &self.missed {
             let Missed {
