@@ -1,6 +1,7 @@
 //! nbdfuse: the device as a plain file. It uses direct I/O, so the kernel keeps nothing of it. Over that file root can have a loop
 //! device, a block device with a kernel's own flushes.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -26,7 +27,7 @@ impl Mount {
     pub fn new(socket: &Path, file: &Path, size: u64) -> Result<Mount, String> {
         std::fs::write(file, []).map_err(|error| format!("{}: {error}", file.display()))?;
         let said = file.with_extension("said");
-        let stderr = std::fs::File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
+        let stderr = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
         // It ends with this process, however that ends.
         let nbdfuse = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "nbdfuse", "-C", CONNECTIONS])
@@ -93,9 +94,12 @@ impl Drop for Mount {
     }
 }
 
-/// A loop device over a file.
+/// A loop device over a file. It goes with the last descriptor on it, so also with this process, however that ends.
 #[derive(Debug)]
-pub struct LoopDevice(PathBuf);
+pub struct LoopDevice {
+    path: PathBuf,
+    _held: File,
+}
 
 impl LoopDevice {
     /// One over this file. What it reads and writes goes past the kernel's cache of the file.
@@ -103,26 +107,29 @@ impl LoopDevice {
     /// # Errors
     /// Not root, or no losetup.
     pub fn over(file: &Path) -> Result<LoopDevice, String> {
-        let mut command = Command::new("losetup");
-        command.args(["--direct-io=on", "--find", "--show"]).arg(file);
-        let made = command.output().map_err(|error| format!("losetup: {error}"))?;
-        match made.status.success() {
-            true => Ok(LoopDevice(String::from_utf8_lossy(&made.stdout).trim().into())),
-            false => Err(format!("losetup: {}", String::from_utf8_lossy(&made.stderr).trim())),
-        }
+        let path = losetup(&["--direct-io=on", "--find", "--show"], file)?;
+        let held = File::open(&path).map_err(|error| format!("{path}: {error}"));
+        // While it is open, this only marks it to go.
+        losetup(&["--detach"], Path::new(&path))?;
+        Ok(LoopDevice {
+            path: path.into(),
+            _held: held?,
+        })
     }
 
     /// The device.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let mut command = Command::new("losetup");
-        command.arg("--detach").arg(&self.0);
-        let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+fn losetup(options: &[&str], file: &Path) -> Result<String, String> {
+    let mut command = Command::new("losetup");
+    let ran = command.args(options).arg(file).output();
+    let ran = ran.map_err(|error| format!("losetup: {error}"))?;
+    match ran.status.success() {
+        true => Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned()),
+        false => Err(format!("losetup: {}", String::from_utf8_lossy(&ran.stderr).trim())),
     }
 }
