@@ -178,6 +178,9 @@ impl OpenOptions {
 
     /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)). Writes are safe after a sync, or after
     /// [`Link::close`]: a link that is dropped without it loses what it had not written back.
+    ///
+    /// One link at a time: another one with a cache, here or in another process, and other programs that write the file, do not see what is
+    /// changed here, and whoever writes a page last undoes what the others have written to it, durably or not. Nobody is told.
     pub fn cached(self) -> OpenOptions {
         self.mode(Mode::Cached)
     }

@@ -523,5 +523,5 @@ impl Link for Local {
 
 /// Why a link is refused to what runs on its core.
 pub(crate) fn inside() -> Error {
-    Error::new("use", "a link inside of `with_pool`", Errno::EDEADLK)
+    Error::new("use", "a link in code that one of its calls runs", Errno::EDEADLK)
 }

@@ -364,6 +364,7 @@ fn what_others_do_to_a_file_is_seen_when_it_is_opened_again() {
     let end = seen.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     same(&seen[..end], &bytes[..end], "up to there");
     assert_eq!(read(&mut core, handle, 0, 24_576, Mode::Kernel).len(), 10_000);
+    assert_eq!(core.size(handle).unwrap(), 20_000, "where cached reads end");
     core.close_handle(handle);
     let handle = open(&mut core, &world.path);
     same(
@@ -373,6 +374,7 @@ fn what_others_do_to_a_file_is_seen_when_it_is_opened_again() {
     );
     file.set_len(30_000).unwrap();
     assert_eq!(read(&mut core, handle, 0, 32_768, Mode::Cached).len(), 10_000);
+    assert_eq!(core.size(handle).unwrap(), 10_000, "where cached reads end");
     core.close_handle(handle);
     let handle = open(&mut core, &world.path);
     assert_eq!(read(&mut core, handle, 0, 32_768, Mode::Cached).len(), 30_000);

@@ -98,7 +98,8 @@ pub struct Config {
     pub backend: Choice,
     /// Which threads may use it.
     pub affinity: Affinity,
-    /// Requests in flight at most; no more than [`Config::SLOTS_MAX`].
+    /// Requests in flight and outcomes not yet taken at most, together; no more than [`Config::SLOTS_MAX`]. Whoever keeps futures that it
+    /// does not poll, or tickets whose outcomes it does not take, keeps their slots: others wait for those, for ever if that is all of them.
     pub slots: u32,
     /// Slots that [`Engine::submit`](crate::Engine::submit) leaves to
     /// [`Engine::submit_reserved`](crate::Engine::submit_reserved): for write-back, log and metadata.

@@ -386,8 +386,8 @@ impl Core {
         }
     }
 
-    /// Size in bytes of what is behind a handle: of a file that is cached with all that was written, also what the device does not
-    /// have yet. Asks the system, and waits for no request.
+    /// Size in bytes of what is behind a handle: of a file that is cached where cached reads end, with all that was written, also what
+    /// the device does not have yet, and without what others did to the file meanwhile. Asks the system, and waits for no request.
     ///
     /// # Errors
     /// `Stale`; or what the system said.
@@ -407,7 +407,8 @@ impl Core {
         let size = file.size()?;
         let cached = self.cached.as_ref().filter(|_| file.kind() == Kind::Regular);
         let cached = cached.and_then(|cached| cached.size_of(&self.objects, handle));
-        Ok(cached.map_or(size, |cached| cached.max(size)))
+        // As cached reads see it, whatever others have done to the file meanwhile.
+        Ok(cached.unwrap_or(size))
     }
 
     /// Closes a handle. What is under way on it ends. With the last one on a plain file the page cache forgets it, as soon as what

@@ -16,7 +16,13 @@ impl Error {
         if let Some(offset) = self.offset {
             write!(f, " at {offset}")?;
         }
-        write!(f, ": {}", self.fault)?;
+        match &self.fault {
+            // The same was being done to the same: said once.
+            Fault::Setup(error) if (error.operation, &error.object) == (self.operation, &self.object) => {
+                write!(f, ": {}", error.errno)?;
+            }
+            fault => write!(f, ": {fault}")?,
+        }
         write_advice(f, between, self.need().as_deref(), self.cure().as_deref())
     }
 }

@@ -235,6 +235,22 @@ fn every_error_goes_through_an_error_of_std_and_back() {
 }
 
 #[test]
+fn what_was_being_done_is_said_once() {
+    let said = |operation, object: &str| {
+        let setup = SetupError::new("open", "/tmp/vol".into(), Errno::EMFILE);
+        Error::new(operation, object, setup).to_string()
+    };
+    assert!(said("open", "/tmp/vol").starts_with("open /tmp/vol: EMFILE"));
+    for (operation, object) in [("open", "/tmp/other"), ("create", "/tmp/vol")] {
+        let said = said(operation, object);
+        assert!(
+            said.starts_with(&format!("{operation} {object}: cannot open /tmp/vol: EMFILE")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn what_is_below_an_error_is_its_source() {
     let source_of = |fault: Fault| {
         let error = Error::new("create", "/tmp/vol", fault);
