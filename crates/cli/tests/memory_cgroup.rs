@@ -61,6 +61,7 @@ fn what_runs_in_a_small_memory_cgroup_is_not_killed() {
         ("dd if=f of=g bs=48M", 0),
         ("dd if=/dev/zero of=g bs=48M count=1", 0),
         ("dd if=f of=g bs=48M conv=swab", 1),
+        ("serve vol --socket s --cache 256M", 1),
         ("stress g --rw write --request-size 1M --depth 64 --size 128M --once", 2),
     ] {
         let procs = cgroup.0.join("cgroup.procs");

@@ -1,19 +1,22 @@
 //! Promise: the segments of a volume that a broker serves are made, shown, changed and stressed by the commands that do so with a
 //! volume's own, named by the broker's socket; what cannot be done through it says so, with need and cure.
 
+#[path = "support/confined.rs"]
+mod confined;
 #[path = "support/server.rs"]
 mod server;
 mod support;
 
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use baio::{Access, Link, LogOptions, Remote};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use confined::Confined;
 use server::Server;
-use support::{Place, until};
+use support::{BAIO, Place, until};
 
 /// A volume of 16 MiB, `vol`, that is served at `s`.
 fn served() -> (Place, Server) {
@@ -361,4 +364,33 @@ fn a_broker_that_ends_under_a_copy_is_named() {
         );
         assert_eq!(done.records().len(), 2, "{errors}");
     }
+}
+
+/// Whether a segment of somebody else is there is the same nobody's business to each command.
+#[test]
+fn of_others_segments_each_command_says_the_same() {
+    if !support::is_root() {
+        return; // Two users are needed.
+    }
+    let place = Place::new();
+    place.baio("format vol --size 16M").succeeds();
+    let server = Server::start(&place, "serve vol --socket s --mode 0666").ready();
+    json(&place, "create unix:s#a --size 64K");
+    std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["a", "absent"] {
+        let target = format!("unix:{}#0/{name}", place.path("s").display());
+        let from = format!("if={target}");
+        let lines: [&[&str]; 4] = [
+            &["stat", &target],
+            &["dd", &from, "of=/dev/null"],
+            &["delete", &target],
+            &["resize", &target, "--size", "4K"],
+        ];
+        for line in lines {
+            let output = Confined::new().run(BAIO, line);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(told.contains("uid 65534 may not do this"), "{line:?}: {told}");
+        }
+    }
+    is_whole(&place, server);
 }

@@ -107,7 +107,7 @@ impl Ground {
     pub fn prepare(wish: &Wish<'_>) -> Result<Ground, Failure> {
         if wish.request_size == Some(0) {
             return Err(Failure::usage(wish.command, "a request has at least one byte")
-                .on("--request-size")
+                .on("--request-size (--bs)")
                 .needing("at least one block")
                 .cured_by("choose a larger one, or leave it out"));
         }
@@ -386,7 +386,7 @@ fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> 
         return Err(Failure::usage(wish.command, said)
             .on(named.typed.as_str())
             .needing("a multiple of 4096 bytes")
-            .cured_by("choose another --request-size"));
+            .cured_by("choose another --request-size (--bs)"));
     }
     fits(wish, info.size_bytes, ground.size, request_size)?;
     Ok(ground)

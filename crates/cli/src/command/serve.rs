@@ -244,7 +244,6 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
     let cache_bytes = args
         .cache
         .map_or_else(|| CACHE_BYTES.min(Room::here().bytes), Size::bytes);
-    fits(cache_bytes, Room::here().limit())?;
     let failed = |error: Error| Failure::from_storage("serve", typed.to_string(), &error);
     let core = open(args, &path, cache_bytes).map_err(failed)?;
     let ready = Ready {
@@ -279,22 +278,6 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
         shown.show(broker.figures());
     }
     Ok(Begun { broker, ready, shown })
-}
-
-/// A cache that is filled one day takes all its memory. Beyond the limit of a cgroup the kernel kills whoever does.
-fn fits(cache_bytes: u64, limit: Option<u64>) -> Result<(), Failure> {
-    let Some(limit) = limit.filter(|limit| cache_bytes >= *limit) else {
-        return Ok(());
-    };
-    let said = format!(
-        "a cache of {cache_bytes} bytes is all that the memory cgroup of this process allows, {limit}, or more"
-    );
-    Err(Failure::usage("serve", said)
-        .on("--cache")
-        .needing(format!(
-            "less than {limit} bytes: buffers of clients and the program want some as well"
-        ))
-        .cured_by("choose a smaller --cache, or raise the limit (MemoryMax= of the unit)"))
 }
 
 /// The socket, and what it is called.
@@ -425,13 +408,6 @@ mod tests {
         for bad in ["", "a/b", "/", "a\nb", &"n".repeat(NAME_MAX + 1)] {
             assert!(parse_name(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_cache_larger_than_the_memory_cgroup_is_refused() {
-        assert!(fits(1 << 30, None).is_ok() && fits((256 << 20) - 1, Some(256 << 20)).is_ok());
-        let refused = fits(1 << 30, Some(256 << 20)).unwrap_err().to_string();
-        assert!(refused.contains("needed: less than 268435456 bytes"), "{refused}");
     }
 
     #[test]

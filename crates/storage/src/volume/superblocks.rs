@@ -267,7 +267,7 @@ pub(crate) fn fault(error: SuperblockError) -> Fault {
     let text = error.to_string();
     match error {
         SuperblockError::NotVolume => Fault::NotVolume(text),
-        SuperblockError::Short { .. } => Fault::NotVolume(format!("too small for a baio volume: {text}")),
+        SuperblockError::Short { .. } => Fault::NotVolume("it is too small for a baio volume".into()),
         SuperblockError::Version { .. } | SuperblockError::Features { .. } => Fault::Version(text),
         _ => Fault::Corrupt(text),
     }

@@ -82,6 +82,23 @@ impl PageCache {
     }
 }
 
+/// A cache that is full one day has taken all its memory, and the kernel kills who goes beyond the limit of his cgroup: so it is refused
+/// before it is made. Below this size nobody has a cgroup in which that would matter, and nothing is read.
+const LIMITED_BYTES: u64 = 16 << 20;
+
+fn fits(bytes: u64) -> Result<()> {
+    let limit = || baio_process::memory_limit::of_cgroup().filter(|limit| bytes >= *limit);
+    match (bytes >= LIMITED_BYTES).then(limit).flatten() {
+        None => Ok(()),
+        Some(limit) => {
+            let why = format!(
+                "a cache of {bytes} bytes in a memory cgroup that allows {limit} to the whole process: choose a smaller one, or raise the limit"
+            );
+            Err(Error::new("make", "the page cache", Fault::BadSize(why)))
+        }
+    }
+}
+
 impl Core {
     /// Gives the core a page cache: from now on requests of [`Mode::Cached`](crate::Mode::Cached) are served, on segments and
     /// plain files. Its memory is taken from the core's arena at once, and kept.
@@ -98,6 +115,7 @@ impl Core {
         config: &CacheConfig,
         cache: std::result::Result<Cache, CacheError>,
     ) -> Result<()> {
+        fits(config.bytes as u64)?;
         let fail = |fault| Error::new("make", "the page cache", fault);
         if self.cached.is_some() {
             return Err(fail(Fault::Occupied("this core has one".into())));

@@ -104,7 +104,7 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
         (
             args.verify && request_size < STAMP_MIN,
             format!("a block of {request_size} bytes has no room for a stamp"),
-            "--request-size",
+            "--request-size (--bs)",
             "at least 32 bytes",
             "choose a larger one, or leave out --verify",
         ),
@@ -223,7 +223,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     let request_size = args.request_size.bytes();
     if !request_size.is_multiple_of(SEGMENT_BLOCK) {
         let said = format!("requests of {request_size} bytes are not whole blocks");
-        return usage(said, "a multiple of 4096 bytes", "choose another --request-size");
+        return usage(said, "a multiple of 4096 bytes", "choose another --request-size (--bs)");
     }
     let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
     let info = named.told(COMMAND, info)?;
