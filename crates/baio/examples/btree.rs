@@ -9,9 +9,7 @@
 //! before its record is durable, so there is nothing to undo. Then the next transaction may run; this one waits until its record is
 //! durable. A log that is half full ends in a checkpoint. Page 0 of `tree`: pages in use, and the root.
 
-use baio::{
-    Access, Durability, Fault, Handle, Link, Log, LogError, LogOptions, Lsn, Mode, Options, PAGE, Pool, Remote, Segment,
-};
+use baio::{Access, Durability, Handle, Link, Log, LogOptions, Lsn, Mode, Options, PAGE, Pool, Remote, Segment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -62,12 +60,7 @@ impl Tree {
             batch_bytes_max: 64 << 10, // The log may be small.
             ..LogOptions::default()
         };
-        let log = match log.open_log(&options).await {
-            Err(error) if matches!(&error.fault, Fault::Log(error) if **error == LogError::NotLog) => {
-                log.create_log(&options).await?
-            }
-            opened => opened?,
-        };
+        let log = log.open_or_create_log(&options).await?;
         pages.set_log(&log).await?;
         let writer = Mutex::new(());
         let tree = Tree { pages, log, writer };

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use baio::{Access, Link, Log, LogOptions, Remote, Segment};
+use baio::{Access, Errno, Link, Log, LogOptions, Remote, Segment};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -47,27 +47,17 @@ fn apply(pairs: &mut Pairs, record: &[u8]) -> Result<()> {
 }
 
 impl Store {
-    /// Makes an empty one.
-    pub(crate) fn create(segment: &Segment<Remote>) -> Result<Store> {
-        let log = segment.create_log(&LogOptions::default()).wait()?;
-        Ok(Store::new(segment, Pairs::new(), log))
-    }
-
-    /// Reads all that was acknowledged.
+    /// Reads all that was acknowledged; where nothing was ever written it makes an empty one.
     pub(crate) fn open(segment: &Segment<Remote>) -> Result<Store> {
-        let log = segment.open_log(&LogOptions::default()).wait()?;
+        let log = segment.open_or_create_log(&LogOptions::default()).wait()?;
         let mut pairs = Pairs::new();
         let mut records = log.records(log.head_lsn());
         while let Some(change) = records.next_record().wait()? {
             apply(&mut pairs, change.payload())?;
         }
         drop(records);
-        Ok(Store::new(segment, pairs, log))
-    }
-
-    fn new(segment: &Segment<Remote>, pairs: Pairs, log: Log<Remote>) -> Store {
         let (pairs, half) = (Mutex::new(pairs), segment.info().size_bytes / 2);
-        Store { pairs, log, half }
+        Ok(Store { pairs, log, half })
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -98,7 +88,8 @@ impl Store {
                     self.log.durable(lsn).wait()?;
                     return self.make_room();
                 }
-                Err(error) if error.errno() == Some(baio::Errno::EAGAIN) => {
+                // In memory, or in the log while another one begins it anew.
+                Err(error) if matches!(error.errno(), Some(Errno::EAGAIN | Errno::ENOSPC)) => {
                     drop(pairs);
                     self.make_room()?;
                     self.log.room(change.len()).wait()?;
@@ -138,21 +129,7 @@ impl Store {
 pub(crate) fn run(volume: &str, arguments: &[String]) -> Result<String> {
     let link = Remote::open(volume)?;
     let segment = link.open_segment("kv", Access::Write).wait()?;
-    let store = match Store::open(&segment) {
-        Ok(store) => store,
-        // A segment that was never written reads as zeros: nothing is lost by making a log there.
-        Err(_)
-            if segment
-                .read_at(0, segment.buffer(8192)?)
-                .wait()?
-                .buffer
-                .iter()
-                .all(|byte| *byte == 0) =>
-        {
-            Store::create(&segment)?
-        }
-        Err(error) => return Err(error),
-    };
+    let store = Store::open(&segment)?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let told = match words[..] {
         ["get", key] => match store.get(key.as_bytes()) {

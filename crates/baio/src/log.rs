@@ -19,7 +19,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use baio_broker::control::{Command, Reply};
-use baio_storage::log::{Appender, LogAnswer, LogError, LogOptions, LogRequest, LogUsage, Lsn, Recovered, Retained};
+use baio_storage::log::{
+    Appender, LogAnswer, LogError, LogOptions, LogRequest, LogStart, LogUsage, Lsn, Recovered, Retained,
+};
 use baio_storage::{Error, Fault, HeldLog, Result};
 
 pub use self::events::LogEvents;
@@ -98,19 +100,45 @@ impl<L: Link> fmt::Debug for Log<L> {
 }
 
 impl<L: Link> Opened<L> {
-    /// Makes a log in all of it, whose bytes are lost (another log too), and opens it: what it will need is written with zeros, so that
+    /// Makes a log in all of it, whose bytes are lost (another log too), and opens it ([`Opened::open_or_create_log`] is what most programs
+    /// want): what it will need is written with zeros, so that
     /// later writes change nothing else. A plain file must have its size first ([`File::allocate`](crate::File::allocate)).
     pub fn create_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
-        let (handle, options) = (self.handle(), *options);
-        self.ask(Command::CreateLog { handle, options }, log_of)
+        self.start_log(LogStart::Create, options)
     }
 
     /// Opens the log in it, after recovery: every record that was acknowledged is there, in order, without a gap.
     /// [`Log::found`] says what else was met. While it is open nobody else of this link writes there, and it is not deleted or shortened.
     /// A plain file is locked (`flock`), so that no other process, and no other link, opens the log.
     pub fn open_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
+        self.start_log(LogStart::Open, options)
+    }
+
+    /// Opens the log in it, as [`Opened::open_log`] does, or makes one where none was ever made: so a program begins, and may be killed
+    /// at each step. None was ever made where there are zeroes and nothing else, or where an earlier making was cut off; to any other
+    /// bytes nothing is done, and the error says where they are. A plain file must have its size first, which does nothing
+    /// the next time ([`File::allocate`](crate::File::allocate)).
+    ///
+    /// ```
+    /// use baio::{File, Link, LogOptions, Remote};
+    /// # fn main() -> baio::Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("baio-open-or-create-{}", std::process::id()));
+    /// let link = Remote::new()?;
+    /// let file = File::options().write().create().open(&link, &path).wait()?;
+    /// file.allocate(0, 4 << 20).wait()?;
+    /// let log = file.open_or_create_log(&LogOptions::default()).wait()?;
+    /// log.append_durable(b"credit 5").wait()?;
+    /// # drop((log, file));
+    /// # let _ = std::fs::remove_file(path);
+    /// # link.close() }
+    /// ```
+    pub fn open_or_create_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
+        self.start_log(LogStart::OpenOrCreate, options)
+    }
+
+    fn start_log(&self, start: LogStart, options: &LogOptions) -> Operation<L, Log<L>> {
         let (handle, options) = (self.handle(), *options);
-        self.ask(Command::OpenLog { handle, options }, log_of)
+        self.ask(Command::StartLog { handle, start, options }, log_of)
     }
 
     /// Pages of it that are changed under an LSN ([`Pin::change`](crate::Pin::change)) wait for this log from now on, and for no other:
@@ -164,8 +192,8 @@ impl<L: Link> Log<L> {
     /// [`Log::durable`] says so. Records are recovered in the order of their LSNs.
     ///
     /// # Errors
-    /// `EAGAIN` when there is no room, in memory or in the log ([`Log::room`], [`Log::truncate`]); too long; a write has failed;
-    /// the log was closed.
+    /// `EAGAIN` when there is no room in memory before more is durable ([`Log::room`]); `ENOSPC` when the log is full
+    /// ([`Log::truncate`], [`Log::grow`]); too long; a write has failed; the log was closed.
     pub fn append(&self, record: &[u8]) -> Result<Lsn> {
         self.appended(self.shared.appender.append(record))
     }
@@ -225,7 +253,8 @@ impl<L: Link> Log<L> {
         self.link().call_back(); // It may be so already.
     }
 
-    /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be.
+    /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be. In a full log (`ENOSPC`)
+    /// it waits until somebody truncates or grows it.
     pub fn room(&self, bytes: usize) -> Room<L> {
         Room::new(self, bytes)
     }

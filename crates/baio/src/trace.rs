@@ -13,6 +13,8 @@
 
 use std::fmt::Display;
 
+#[cfg(feature = "tracing")]
+use baio_storage::log::LogError;
 use baio_storage::log::{Appender, Recovered};
 use baio_storage::{Error, Mode, SegmentOp};
 
@@ -170,8 +172,9 @@ pub(crate) fn log_failed(error: &Error) {
     #[cfg(not(feature = "tracing"))]
     let _ = error;
     #[cfg(feature = "tracing")]
-    if error.code() != "EAGAIN" {
-        failed(error);
+    match &error.fault {
+        baio_storage::Fault::Log(said) if matches!(**said, LogError::WouldBlock | LogError::Full) => {}
+        _ => failed(error),
     }
 }
 

@@ -68,7 +68,7 @@ fn what_was_put_survives_sigkill() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = volume(dir.path());
     let link = Remote::open(&path).unwrap();
-    drop(Store::create(&link.open_segment("kv", Access::Write).wait().unwrap()).unwrap());
+    drop(Store::open(&link.open_segment("kv", Access::Write).wait().unwrap()).unwrap());
     link.close().unwrap();
     let mut safe: BTreeMap<u64, u64> = BTreeMap::new();
     for round in 0..6 {

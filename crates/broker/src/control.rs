@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use baio_engine::{File, Memory, Open};
 use baio_storage::cache::window::Pattern;
-use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogUsage};
+use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogStart, LogUsage};
 use baio_storage::{
     Access, Account, CheckReport, Core, Counters, CreateOptions, DefragReport, Handle, HeldFreeze, HeldLog, HeldPage,
     Limits, LogClaim, LogId, OperationName, OwnershipChange, ResizeOptions, Result, SegmentInfo, VolumeView, Watch,
@@ -176,18 +176,13 @@ pub enum Command {
     },
     /// The log is durable so far.
     DurableLsn(u64),
-    /// Make a log in a segment or file.
-    CreateLog {
+    /// Open the log in a segment or file, or make one.
+    StartLog {
         /// Which.
         handle: Handle,
+        /// Is it there?
+        start: LogStart,
         /// What it is to be like.
-        options: LogOptions,
-    },
-    /// Open the log in a segment or file.
-    OpenLog {
-        /// Which.
-        handle: Handle,
-        /// How.
         options: LogOptions,
     },
     /// Ask something of an open log.
@@ -338,8 +333,7 @@ impl Command {
             Command::ChangeLater { .. } => "change",
             Command::FlushTo { .. } => "flush",
             Command::DurableLsn(_) => "note the durable LSN",
-            Command::CreateLog { .. } => "create the log in",
-            Command::OpenLog { .. } => "open the log in",
+            Command::StartLog { start, .. } => start.name(),
             Command::OnLog { request, .. } => log_request_name(request),
             Command::SetLog { .. } => "put under a log",
             Command::LogUsage(_) => "look at the log in",

@@ -179,6 +179,11 @@
 #define BAIO_LOG_CREATE 1
 
 /**
+ * Open the log, or make one where none was ever made: where there are zeroes and nothing else, or where a making was cut off.
+ */
+#define BAIO_LOG_OPEN_OR_CREATE 2
+
+/**
  * Bytes of a page.
  */
 #define BAIO_PAGE 4096
@@ -558,7 +563,9 @@ const char *baio_error_cure(void);
 const char *baio_version(void);
 
 /**
- * Opens the log in all of a file or segment, after recovery; with BAIO_LOG_CREATE it makes one there. A file must have its size first. It blocks.
+ * Opens the log in all of a file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made; the process may be
+ * killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size first
+ * (BAIO_OP_ALLOCATE), which does nothing the next time. It blocks.
  *
  * Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
  * Threads: the link's.
@@ -573,7 +580,8 @@ int baio_log_open(struct baio_file *file,
  *
  * Owner: the library copies the bytes; they are the caller's again when the call returns.
  * Threads: the link's.
- * Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room.
+ * Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room in memory (wait for a record that was appended);
+ * -ENOSPC when the log is full (give up records by baio_log_truncate()).
  */
 int64_t baio_log_append(struct baio_log *log,
                         const void *record,
@@ -588,12 +596,28 @@ int64_t baio_log_append(struct baio_log *log,
 int baio_log_wait(struct baio_log *log, uint64_t lsn);
 
 /**
+ * The same for `timeout_ns` nanoseconds at most; a negative time is none.
+ *
+ * Threads: the link's.
+ * Returns: 0; -ETIMEDOUT when it is not durable by then, and it may become so later; or a negative error number, as baio_log_wait().
+ */
+int baio_log_wait_for(struct baio_log *log, uint64_t lsn, int64_t timeout_ns);
+
+/**
  * Every record below this LSN is durable. It does not wait.
  *
  * Threads: the link's.
  * Returns: an LSN, or a negative error number.
  */
 int64_t baio_log_durable_lsn(struct baio_log *log);
+
+/**
+ * The LSN of the oldest record that is kept. It does not wait.
+ *
+ * Threads: the link's.
+ * Returns: an LSN, or a negative error number.
+ */
+int64_t baio_log_head_lsn(struct baio_log *log);
 
 /**
  * Gives up the records before this LSN, so that their space is used again. It blocks.
@@ -613,7 +637,8 @@ int64_t baio_log_truncate(struct baio_log *log, uint64_t lsn);
 int baio_log_close(struct baio_log *log);
 
 /**
- * Begins to read a log: the records from this LSN on, or from the first after it. What was given up by baio_log_truncate() is not there any more: -ENODATA with the first.
+ * Begins to read a log: the records from this LSN on, or from the first after it; with 0 from the oldest that is kept. What was given up by
+ * baio_log_truncate() is not there any more: -ENODATA here, or with the first record if it is given up meanwhile.
  *
  * Owner: the caller owns the reader, and gives it back by baio_records_close().
  * Threads: the link's.

@@ -4,17 +4,20 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use baio::{LogOptions, LogRecord, Lsn, Records};
+use baio::{Errno, LogOptions, LogRecord, Lsn, Records};
 
 use crate::abi::{baio_file, baio_log, baio_records};
 use crate::border::{Out, guard, invalid, null};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::handles::{Handle, Home, forget, keep, look, on_either};
 use crate::things::{Kind, RecordsState, Thing};
 
 /// Make a new log; what the file or segment holds is lost.
 pub const BAIO_LOG_CREATE: u32 = 1;
+/// Open the log, or make one where none was ever made: where there are zeroes and nothing else, or where a making was cut off.
+pub const BAIO_LOG_OPEN_OR_CREATE: u32 = 2;
 
 fn number(lsn: Lsn) -> Result<i64> {
     i64::try_from(lsn.0).map_err(|_| invalid(format!("the LSN {lsn} is beyond int64_t"), "make a new log"))
@@ -27,17 +30,20 @@ fn open<L: Home>(handle: Handle, flags: u32) -> Result<*mut baio_log> {
     let log = match flags {
         0 => opened.open_log(&options).wait()?,
         BAIO_LOG_CREATE => opened.create_log(&options).wait()?,
+        BAIO_LOG_OPEN_OR_CREATE => opened.open_or_create_log(&options).wait()?,
         other => {
             return Err(invalid(
                 format!("flags {other:#x} are not known"),
-                "use 0 or BAIO_LOG_CREATE",
+                "use 0, BAIO_LOG_CREATE or BAIO_LOG_OPEN_OR_CREATE",
             ));
         }
     };
     keep(Arc::new(Thing::Log(log)))
 }
 
-/// Opens the log in all of a file or segment, after recovery; with BAIO_LOG_CREATE it makes one there. A file must have its size first. It blocks.
+/// Opens the log in all of a file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made; the process may be
+/// killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size first
+/// (BAIO_OP_ALLOCATE), which does nothing the next time. It blocks.
 ///
 /// Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
 /// Threads: the link's.
@@ -60,7 +66,8 @@ fn append<L: Home>(handle: Handle, record: &[u8]) -> Result<i64> {
 ///
 /// Owner: the library copies the bytes; they are the caller's again when the call returns.
 /// Threads: the link's.
-/// Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room.
+/// Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room in memory (wait for a record that was appended);
+/// -ENOSPC when the log is full (give up records by baio_log_truncate()).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baio_log_append(log: *mut baio_log, record: *const c_void, bytes: usize) -> i64 {
     guard(|| {
@@ -91,6 +98,31 @@ pub extern "C" fn baio_log_wait(log: *mut baio_log, lsn: u64) -> c_int {
     guard(|| on_either!(log, Kind::Log, wait, lsn))
 }
 
+fn wait_for<L: Home>(handle: Handle, lsn: u64, timeout_ns: i64) -> Result<c_int> {
+    let Ok(limit) = u64::try_from(timeout_ns) else {
+        return wait::<L>(handle, lsn);
+    };
+    let thing = look::<L>(handle, Kind::Log)?;
+    let durable = thing.as_log()?.durable(Lsn(lsn));
+    match durable.wait_within(Duration::from_nanos(limit))? {
+        Some(_) => Ok(0),
+        None => Err(Failure::new(
+            Errno::ETIMEDOUT,
+            format!("wait for the log: LSN {lsn} is not durable after {limit} ns"),
+            "wait again",
+        )),
+    }
+}
+
+/// The same for `timeout_ns` nanoseconds at most; a negative time is none.
+///
+/// Threads: the link's.
+/// Returns: 0; -ETIMEDOUT when it is not durable by then, and it may become so later; or a negative error number, as baio_log_wait().
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_log_wait_for(log: *mut baio_log, lsn: u64, timeout_ns: i64) -> c_int {
+    guard(|| on_either!(log, Kind::Log, wait_for, lsn, timeout_ns))
+}
+
 fn durable_lsn<L: Home>(handle: Handle) -> Result<i64> {
     number(look::<L>(handle, Kind::Log)?.as_log()?.durable_lsn())
 }
@@ -102,6 +134,19 @@ fn durable_lsn<L: Home>(handle: Handle) -> Result<i64> {
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_log_durable_lsn(log: *mut baio_log) -> i64 {
     guard(|| on_either!(log, Kind::Log, durable_lsn))
+}
+
+fn head_lsn<L: Home>(handle: Handle) -> Result<i64> {
+    number(look::<L>(handle, Kind::Log)?.as_log()?.head_lsn())
+}
+
+/// The LSN of the oldest record that is kept. It does not wait.
+///
+/// Threads: the link's.
+/// Returns: an LSN, or a negative error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn baio_log_head_lsn(log: *mut baio_log) -> i64 {
+    guard(|| on_either!(log, Kind::Log, head_lsn))
 }
 
 fn truncate<L: Home>(handle: Handle, lsn: u64) -> Result<i64> {
@@ -134,12 +179,23 @@ pub extern "C" fn baio_log_close(log: *mut baio_log) -> c_int {
 }
 
 fn read<L: Home>(handle: Handle, from: u64) -> Result<*mut baio_records> {
-    let records = look::<L>(handle, Kind::Log)?.as_log()?.records(Lsn(from));
+    let thing = look::<L>(handle, Kind::Log)?;
+    let log = thing.as_log()?;
+    let head = log.head_lsn();
+    if from != 0 && from < head.0 {
+        return Err(Failure::new(
+            Errno::ENODATA,
+            format!("read the log: LSN {from} was given up, the oldest that is kept is {head}"),
+            "read from 0: from the oldest",
+        ));
+    }
+    let records = log.records(Lsn(from.max(head.0)));
     let state = RecordsState { records, last: None };
     keep(Arc::new(Thing::Records(Box::new(Mutex::new(state)))))
 }
 
-/// Begins to read a log: the records from this LSN on, or from the first after it. What was given up by baio_log_truncate() is not there any more: -ENODATA with the first.
+/// Begins to read a log: the records from this LSN on, or from the first after it; with 0 from the oldest that is kept. What was given up by
+/// baio_log_truncate() is not there any more: -ENODATA here, or with the first record if it is given up meanwhile.
 ///
 /// Owner: the caller owns the reader, and gives it back by baio_records_close().
 /// Threads: the link's.

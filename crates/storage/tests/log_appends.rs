@@ -534,7 +534,7 @@ fn appends_of_many_threads_are_all_there() {
                     lsns.push(loop {
                         match appender.append(&bytes) {
                             Ok(lsn) => break lsn,
-                            Err(LogError::WouldBlock) => std::thread::yield_now(),
+                            Err(LogError::WouldBlock | LogError::Full) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }
                     });

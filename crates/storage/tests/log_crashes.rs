@@ -420,7 +420,7 @@ fn space_is_not_used_again_before_the_head_is_durable() {
         match rig.appender.append(&record(lsns.len() as u64, 1900)) {
             Ok(lsn) => lsns.push(lsn.0),
             Err(error) => {
-                assert_eq!(error, LogError::WouldBlock);
+                assert_eq!(error, LogError::Full);
                 break;
             }
         }
@@ -438,7 +438,7 @@ fn space_is_not_used_again_before_the_head_is_durable() {
         headers += usize::from(matches!(io.kind, baio_storage::log::LogIoKind::Write { .. }));
         assert_eq!(
             rig.appender.append(&record(99, 1900)).err(),
-            Some(LogError::WouldBlock),
+            Some(LogError::Full),
             "{headers}"
         );
         rig.end(0);

@@ -136,7 +136,7 @@ impl World {
                     self.known.push(Known { lsn, bytes, is_last });
                 }
             }
-            Err(LogError::WouldBlock) => {
+            Err(LogError::WouldBlock | LogError::Full) => {
                 assert!(!self.has_failed);
                 if self.chance.one_in(2) {
                     self.truncate();

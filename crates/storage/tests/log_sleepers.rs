@@ -33,7 +33,7 @@ fn append_and_wait(appender: &Appender, thread: usize) {
         let lsn = loop {
             match appender.append_all(group) {
                 Ok(lsn) => break lsn,
-                Err(LogError::WouldBlock) => std::thread::yield_now(),
+                Err(LogError::WouldBlock | LogError::Full) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         };

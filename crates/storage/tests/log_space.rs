@@ -121,7 +121,9 @@ impl Tasks {
         let Some(key) = &mut self.keys[task] else { return };
         match rig.appender.append(&vec![task as u8; size]) {
             Ok(_) => self.keys[task] = None,
-            Err(LogError::WouldBlock) => assert!(rig.appender.poll_room(size, key, &self.wakers[task]).is_pending()),
+            Err(LogError::WouldBlock | LogError::Full) => {
+                assert!(rig.appender.poll_room(size, key, &self.wakers[task]).is_pending())
+            }
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -366,7 +368,7 @@ fn a_log_goes_round_and_round() {
             let lsn = loop {
                 match rig.appender.append(&bytes) {
                     Ok(lsn) => break lsn.0,
-                    Err(LogError::WouldBlock) => {
+                    Err(LogError::WouldBlock | LogError::Full) => {
                         rig.run();
                         let half = kept.len() / 2;
                         assert_eq!(rig.truncate(kept[half].0), kept[half].0);
@@ -403,7 +405,7 @@ fn a_log_grows_wherever_its_end_is() {
             rig.pump();
             match rig.appender.append(&record(1000 + extra, 700)) {
                 Ok(lsn) => kept.push((lsn.0, record(1000 + extra, 700))),
-                Err(LogError::WouldBlock) => blocked += 1,
+                Err(LogError::WouldBlock | LogError::Full) => blocked += 1,
                 Err(error) => panic!("{error}"),
             }
             extra += 1;

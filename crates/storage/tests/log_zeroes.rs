@@ -1,4 +1,5 @@
-//! All of a new log is written once, by several writes at a time, and it is no log before the last has ended.
+//! All of a new log is written once, by several writes at a time, and it is no log before the last has ended. Who opens or creates one may
+//! be killed at each step: the next one begins anew, as nothing was appended; and nothing else is ever written over.
 
 mod log_harness;
 
@@ -115,4 +116,130 @@ fn they_take_the_memory_of_one_write() {
     assert_eq!(len_of(&rig, 0), 64 << 10);
     rig.run();
     assert!(matches!(rig.take_done(owner), Some(Ok(LogAnswer::Opened(_)))));
+}
+
+/// What one would find who opens a log here, or makes one.
+fn begun(device: Device) -> Rig {
+    let arena = Arena::new(8 << 20).unwrap();
+    let size = device.bytes.len() as u64;
+    let part = LogPart::open_or_create(&arena, size, UUID, SALT, &small()).unwrap();
+    Rig::of_unopened(arena, device, part)
+}
+
+fn opened_or_created(device: Device) -> Result<Rig, LogError> {
+    let mut rig = begun(device);
+    rig.ask(LogRequest::Open)?;
+    Ok(rig)
+}
+
+const LITTLE: u64 = 8192 + (64 << 10);
+
+fn zeroes() -> Device {
+    let mut device = Device::new(LITTLE);
+    device.bytes.fill(0);
+    device
+}
+
+#[test]
+fn a_making_that_is_cut_off_anywhere_is_begun_anew() {
+    for steps in 0.. {
+        let mut is_over = false;
+        for lands in 0..3_usize {
+            let mut rig = begun(zeroes());
+            let owner = rig.start(LogRequest::Open);
+            rig.pump();
+            for _ in 0..steps {
+                rig.end(0);
+                rig.pump();
+                is_over = rig.ios.is_empty();
+                if is_over {
+                    break;
+                }
+            }
+            assert_eq!(rig.take_done(owner).is_some(), is_over);
+            // Of what is at the device nothing lands, every other sector, or all.
+            let device = rig.crash(|_, sector| lands == 2 || lands == 1 && sector % 2 == 0);
+            let mut rig = opened_or_created(device).unwrap_or_else(|error| panic!("step {steps}, {lands}: {error}"));
+            assert!(rig.payloads().is_empty());
+            rig.write(&record(1, 100));
+            let mut rig = opened_or_created(rig.crash(|_, _| false)).unwrap();
+            assert_eq!(rig.payloads(), [record(1, 100)], "step {steps}: it is opened now");
+        }
+        if is_over {
+            assert!(steps > 5, "{steps}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_only_opens_hears_that_its_making_was_cut_off() {
+    let arena = Arena::new(8 << 20).unwrap();
+    let part = LogPart::create(&arena, LITTLE, UUID, SALT, &small()).unwrap();
+    let mut rig = Rig::of_unopened(arena, Device::new(LITTLE), part);
+    rig.start(LogRequest::Open);
+    rig.pump();
+    rig.end(0);
+    rig.pump();
+    let device = rig.crash(|_, _| false);
+    // Of what was there before the other copy of a header may be left, and it is whatever it is.
+    assert_eq!(Rig::try_open(device.clone(), &small()).err(), Some(LogError::NotMade));
+    assert_eq!(Rig::try_look(device.clone(), &small()).err(), Some(LogError::NotMade));
+    assert!(opened_or_created(device).unwrap().payloads().is_empty());
+}
+
+#[test]
+fn nothing_is_written_over_that_is_no_log() {
+    let mut log = Rig::create(LITTLE, &small());
+    log.write(&record(1, 100));
+    let log = log.crash(|_, _| false);
+    let with = |at: u64| {
+        let mut device = zeroes();
+        device.bytes[at as usize] = 1;
+        device
+    };
+    let mut headless = log.clone();
+    headless.bytes[..8192].fill(0);
+    for (device, offset) in [
+        (with(0), 0),
+        (with(5000), 5000),
+        (with(8192), 8192),
+        (with(LITTLE - 1), LITTLE - 1),
+        (headless, 8192), // A log whose headers were wiped.
+    ] {
+        let mut rig = begun(device.clone());
+        let refused = rig.ask(LogRequest::Open).err();
+        assert_eq!(refused, Some(LogError::Foreign { offset }));
+        assert!(rig.device.bytes == device.bytes);
+    }
+    let mut rotten = log.clone();
+    rotten.flip(100);
+    rotten.flip(4096 + 100);
+    assert_eq!(opened_or_created(rotten).err(), Some(LogError::HeaderLost));
+    assert_eq!(opened_or_created(log).unwrap().payloads(), [record(1, 100)]);
+}
+
+#[test]
+fn what_cannot_be_read_is_not_taken_for_nothing() {
+    for offset in [0, 4096, 8192, LITTLE - 512] {
+        let mut rig = begun(zeroes());
+        rig.device.unreadable.push(offset..offset + 512);
+        let refused = rig.ask(LogRequest::Open).err();
+        assert!(
+            matches!(refused, Some(LogError::Read { errno: Errno::EIO, .. })),
+            "{offset}: {refused:?}"
+        );
+        assert!(rig.device.bytes == zeroes().bytes);
+    }
+}
+
+#[test]
+fn too_little_space_is_told() {
+    for size in [0, 512, 4096, 16384] {
+        let refused = opened_or_created(Device {
+            bytes: vec![0; size],
+            ..Device::new(0)
+        });
+        assert!(matches!(refused.err(), Some(LogError::BadSize { .. })), "{size}");
+    }
 }

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
+use baio_engine::Wait;
 use baio_storage::log::{Lsn, WaitKey};
 use baio_storage::{Error, Result};
 
@@ -51,6 +53,39 @@ impl<L: Link> Durable<L> {
             }
         }
         link.block_on(self)?
+    }
+
+    /// The same for so long at most: nothing, if it is not durable by then. It may become so later; ask again for its LSN.
+    ///
+    /// # Errors
+    /// As [`Durable::wait`].
+    pub fn wait_within(mut self, limit: Duration) -> Result<Option<Lsn>> {
+        let link = self.log.link().clone();
+        let lsn = match self.lsn.take() {
+            Some(lsn) => lsn?,
+            None => return Err(Error::new(WAIT, self.log.name(), baio_storage::Fault::Stale)),
+        };
+        let shared = &self.log.shared;
+        let failed = |error| shared.failed(WAIT, error);
+        let sleep = || shared.appender.wait_durable(lsn, Instant::now().checked_add(limit));
+        match link.while_others_drive(sleep) {
+            Some(Poll::Ready(durable)) => return durable.map(|()| Some(lsn)).map_err(failed),
+            Some(Poll::Pending) => return Ok(None),
+            None => {}
+        }
+        let until = link.deadline(limit);
+        loop {
+            match shared.appender.poll_durable(lsn, &mut self.key, Waker::noop()) {
+                Poll::Ready(durable) => return durable.map(|()| Some(lsn)).map_err(failed),
+                Poll::Pending if link.now() >= until => return Ok(None),
+                Poll::Pending => {}
+            }
+            link.turn(Wait::Until {
+                count: 1,
+                min_wait: Duration::ZERO,
+                deadline: Some(until),
+            })?;
+        }
     }
 }
 

@@ -428,7 +428,7 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
             handle: (*handle).into(),
         },
         // Kept by this process (`logs.rs`), and not sent.
-        Command::CreateLog { .. } | Command::OpenLog { .. } | Command::OnLog { .. } | Command::LogUsage(_) => {
+        Command::StartLog { .. } | Command::OnLog { .. } | Command::LogUsage(_) => {
             return Err(Fault::NotFar("a log of this process"));
         }
         Command::Run(_) => return Err(Fault::NotFar("what runs on the core's thread")),

@@ -194,8 +194,13 @@ fn a_log_is_heard_with_its_lsns() {
     for (line, expected) in lines.iter().zip(expected) {
         assert!(line.starts_with(&expected), "{line}, not {expected}");
     }
-    let full = Error::of_log("append to", "a", baio_storage::log::LogError::WouldBlock);
-    assert_eq!(heard(Level::TRACE, || log_failed(&full)), [""; 0], "want of room");
+    for room in [
+        baio_storage::log::LogError::WouldBlock,
+        baio_storage::log::LogError::Full,
+    ] {
+        let error = Error::of_log("append to", "a", room);
+        assert_eq!(heard(Level::TRACE, || log_failed(&error)), [""; 0], "want of room");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use baio::{CreateOptions, Errno, Fault, Log, LogError, LogOptions, Lsn, ResizeOptions};
 
@@ -54,6 +55,46 @@ pub(crate) fn what_was_appended_is_read_again<L: Made>(rig: &Rig) {
     let log = open(rig, &link);
     assert!(log.found().was_clean, "{:?}", log.found());
     assert_eq!(payloads(&log), all);
+    drop(log);
+    link.close().unwrap();
+}
+
+pub(crate) fn a_log_is_made_where_none_was_ever_made<L: Made>(rig: &Rig) {
+    for number in 0..3 {
+        let link = rig.link::<L>();
+        let opened = rig.opened(&link);
+        let log = loop {
+            match opened.open_or_create_log(&rig.options()).wait() {
+                Err(error) if rig.place.is_far && matches!(error.fault, Fault::HasLog) => std::thread::yield_now(),
+                log => break log.unwrap(),
+            }
+        };
+        let all: Vec<Vec<u8>> = (0..number).map(numbered).collect();
+        assert_eq!(payloads(&log), all);
+        log.append_durable(&numbered(number)).wait().unwrap();
+        drop(log);
+        drop(opened);
+        link.close().unwrap();
+    }
+}
+
+pub(crate) fn nobody_waits_for_a_record_that_is_nobodys<L: Made>(rig: &Rig) {
+    let link = rig.link::<L>();
+    let log = create(rig, &link);
+    let last = log.append(&numbered(1)).unwrap();
+    let is_told = |error: &baio::Error| {
+        assert!(matches!(fault(error), Some(LogError::NotYet { .. })), "{error}");
+        assert_eq!(error.code(), "EINVAL");
+    };
+    for lsn in [last.0 + 1000, 1 << 40, u64::MAX] {
+        is_told(&log.durable(Lsn(lsn)).wait().unwrap_err());
+        is_told(&log.durable(Lsn(lsn)).wait_within(Duration::from_secs(60)).unwrap_err());
+    }
+    let waited = log.durable(last).wait_within(Duration::from_secs(60)).unwrap();
+    assert_eq!(waited, Some(last));
+    // For the next record one may wait, and nobody appends it.
+    let next = log.end_lsn();
+    assert_eq!(log.durable(next).wait_within(Duration::from_millis(1)).unwrap(), None);
     drop(log);
     link.close().unwrap();
 }
@@ -124,7 +165,7 @@ pub(crate) fn truncated_space_is_used_again<L: Made>(rig: &Rig) {
                 (written, last) = (written + 20_000, lsn);
             }
             Err(error) => {
-                assert_eq!(error.errno(), Some(Errno::EAGAIN), "{error}");
+                assert!(matches!(error.errno(), Some(Errno::EAGAIN | Errno::ENOSPC)), "{error}");
                 log.durable(last).wait().unwrap();
                 let head = log.truncate(last).wait().unwrap();
                 assert!(head <= last && head == log.head_lsn());
@@ -174,11 +215,14 @@ pub(crate) fn a_log_that_is_full_says_so<L: Made>(rig: &Rig) {
     let error = loop {
         match log.append(&[1; 5000]) {
             Ok(lsn) => last = Some(lsn),
+            // The memory for what is on its way.
+            Err(error) if error.errno() == Some(Errno::EAGAIN) => log.room(5000).wait().unwrap(),
             Err(error) => break error,
         }
     };
-    assert_eq!(fault(&error), Some(LogError::WouldBlock));
-    assert!(error.to_string().contains("log"), "{error}");
+    assert_eq!(fault(&error), Some(LogError::Full));
+    assert_eq!(error.code(), "ENOSPC");
+    assert!(error.to_string().contains("the log is full"), "{error}");
     let last = last.unwrap();
     log.durable(last).wait().unwrap();
     let usage = log.usage().wait().unwrap();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use baio::{Access, Backend, Identity, Link, LogOptions, Lsn, Options, Remote};
+use baio::{Access, Backend, File, Identity, Link, Log, LogOptions, Lsn, Options, Remote};
 
 use crate::child;
 use crate::rig::{Place, Rig, payloads};
@@ -94,5 +94,56 @@ fn what_was_acknowledged_survives_sigkill() {
         latest = Lsn(0); // A new log comes next.
         drop(log);
         link.close().unwrap();
+    }
+}
+
+/// The log of a program that has just been started for the first time, or for another.
+fn begin(path: &Path) -> (Remote, Log<Remote>) {
+    let link = Remote::new().unwrap();
+    let file = File::options().write().create().open(&link, path).wait().unwrap();
+    file.allocate(0, 4 << 20).wait().unwrap();
+    let log = file.open_or_create_log(&LogOptions::default()).wait().unwrap();
+    (link, log)
+}
+
+/// Says that it begins, and which records are durable.
+fn first_start(path: &Path) {
+    let say = |number: u64| std::io::stderr().write_all(format!("{number}\n").as_bytes()).unwrap();
+    say(0);
+    let (_link, log) = begin(path);
+    for number in 1_u64.. {
+        log.append_durable(&number.to_le_bytes()).wait().unwrap();
+        say(number);
+    }
+}
+
+#[test]
+fn a_program_that_is_killed_at_its_first_start_starts_again() {
+    if let Some(path) = child::given() {
+        return first_start(&path);
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for round in 0..36 {
+        let path = dir.path().join("book");
+        // Some are killed twice before they are looked at.
+        let mut durable = 0;
+        for kill in 0..1 + round % 2 {
+            let told = child::told_until_killed(
+                "killed::a_program_that_is_killed_at_its_first_start_starts_again",
+                &path,
+                Duration::from_micros(1000 * (round * 7 % 40) + 300 * kill),
+            );
+            durable += told.into_iter().map(|[number]| number).max().unwrap();
+        }
+        let (link, log) = begin(&path);
+        let found = payloads(&log).len() as u64;
+        // One of each run may be there that was on its way.
+        assert!(
+            (durable..=durable + 2).contains(&found),
+            "round {round}: {durable}, {found}"
+        );
+        drop(log);
+        link.close().unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 }

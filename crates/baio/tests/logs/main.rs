@@ -43,6 +43,8 @@ of_both! {
     callbacks_and_events_tell_of_progress
     who_else_would_write_is_refused
     a_closed_log_is_closed
+    a_log_is_made_where_none_was_ever_made
+    nobody_waits_for_a_record_that_is_nobodys
 }
 
 /// Auto traits are what the links differ in.

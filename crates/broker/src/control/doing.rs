@@ -114,8 +114,7 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
                 other => other,
             };
         }
-        Command::CreateLog { handle, options } => return of_log(core.begin_create_log(handle, &options)),
-        Command::OpenLog { handle, options } => return of_log(core.begin_open_log(handle, &options)),
+        Command::StartLog { handle, start, options } => return of_log(core.begin_log(handle, start, &options)),
         Command::OnLog { log, request } => return of_log(core.begin_on_log(log, request)),
         Command::Close => return Begun::Close,
         at_once => return Begun::Answered(answer(core, who, at_once)),

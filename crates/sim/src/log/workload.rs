@@ -369,7 +369,7 @@ impl<'a> Driver<'a> {
                 }
                 Ok(())
             }
-            Err(LogError::WouldBlock) => {
+            Err(LogError::WouldBlock | LogError::Full) => {
                 self.count("would_block");
                 for _ in 0..2 {
                     self.rig.end_one(false)?;

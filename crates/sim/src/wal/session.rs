@@ -360,7 +360,7 @@ impl<'a> Driver<'a> {
         let lsn = match self.open[nth].held.appender().quiet().append_all(&payloads) {
             Ok(lsn) => lsn.0,
             Err(LogError::TooLong { .. }) => return Ok(()),
-            Err(LogError::WouldBlock) => {
+            Err(LogError::WouldBlock | LogError::Full) => {
                 self.count("would_block");
                 return if self.fails { self.turns() } else { self.checkpoint(nth) };
             }

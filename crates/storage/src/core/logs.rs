@@ -37,7 +37,8 @@ use crate::cache::GateId;
 use crate::core::counters::LogCounters;
 use crate::error::{Error, Fault, Result};
 use crate::log::{
-    Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogUsage, Salt, WhenDurable,
+    Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogStart, LogUsage, Salt,
+    WhenDurable,
 };
 use crate::request::{Handle, LogIo};
 use crate::slot_map::{SlotKey, SlotMap};
@@ -190,16 +191,7 @@ impl Core {
     /// A log is open there, by this core or, in a plain file, by another, or a write is under way or a page pinned there; the handle is for reading,
     /// or stale; the log cannot be so small. What the device says is told by the answer.
     pub fn begin_create_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
-        const WHAT: &str = "create the log in";
-        let (size, options) = self.log_place(WHAT, handle, options)?;
-        self.must_be_let_go(WHAT, handle)?;
-        let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
-        for bytes in [&mut uuid, &mut salt.0] {
-            let drawn = self.engine.random(bytes);
-            drawn.map_err(|errno| Error::new(WHAT, self.name_of(handle), errno))?;
-        }
-        let part = LogPart::create(self.engine.arena(), size, uuid, salt, &options);
-        self.begin_to_open(WHAT, handle, &options, part)
+        self.begin_log(handle, LogStart::Create, options)
     }
 
     /// Begins to open the log in a segment or file: it is recovered, and its epoch raised, before the answer.
@@ -207,11 +199,26 @@ impl Core {
     /// # Errors
     /// As [`Core::begin_create_log`]; what is found is told by the answer.
     pub fn begin_open_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
-        const WHAT: &str = "open the log in";
-        let (size, options) = self.log_place(WHAT, handle, options)?;
-        self.must_be_let_go(WHAT, handle)?;
-        let part = LogPart::open(self.engine.arena(), size, &options);
-        self.begin_to_open(WHAT, handle, &options, part)
+        self.begin_log(handle, LogStart::Open, options)
+    }
+
+    /// Begins to open the log in a segment or file, to make one there, or to make one where none was ever made.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create_log`]; what is found is told by the answer.
+    pub fn begin_log(&mut self, handle: Handle, start: LogStart, options: &LogOptions) -> Result<LogQuestion> {
+        let what = start.name();
+        let (size, options) = self.log_place(what, handle, options)?;
+        self.must_be_let_go(what, handle)?;
+        let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
+        if start != LogStart::Open {
+            for bytes in [&mut uuid, &mut salt.0] {
+                let drawn = self.engine.random(bytes);
+                drawn.map_err(|errno| Error::new(what, self.name_of(handle), errno))?;
+            }
+        }
+        let part = LogPart::begin_as(self.engine.arena(), start, size, (uuid, salt), &options);
+        self.begin_to_open(what, handle, &options, part)
     }
 
     /// Begins something on an open log; not [`LogRequest::Open`], which opening has begun.

@@ -20,7 +20,7 @@ impl Error {
 /// The word that stands for it in JSON.
 pub(super) fn code(error: &LogError) -> &'static str {
     match error {
-        LogError::NotLog => "ENOTLOG",
+        LogError::NotLog | LogError::NotMade | LogError::Foreign { .. } => "ENOTLOG",
         LogError::Version(_) => "EVERSION",
         LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } => "ECORRUPT",
         error => errno(error).name(),
@@ -36,7 +36,7 @@ pub(super) fn errno(error: &LogError) -> Errno {
         LogError::Closed => Errno::ESTALE,
         LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } | LogError::Cut { .. } => Errno::EIO,
         LogError::Truncated { .. } | LogError::Lost { .. } => Errno::ENODATA,
-        LogError::BadSize { .. } => Errno::ENOSPC,
+        LogError::Full | LogError::BadSize { .. } => Errno::ENOSPC,
         LogError::NoMemory => Errno::ENOBUFS,
         LogError::Busy => Errno::EBUSY,
         // Of the caller: not a log, a version, options; and what later versions say.
@@ -47,9 +47,10 @@ pub(super) fn errno(error: &LogError) -> Errno {
 /// At which byte of the segment or file it was met.
 pub(super) fn offset(error: &LogError) -> Option<u64> {
     match error {
-        LogError::Rot { offset, .. } | LogError::TooDamaged { offset, .. } | LogError::Read { offset, .. } => {
-            Some(*offset)
-        }
+        LogError::Rot { offset, .. }
+        | LogError::TooDamaged { offset, .. }
+        | LogError::Read { offset, .. }
+        | LogError::Foreign { offset } => Some(*offset),
         _ => None,
     }
 }
@@ -60,9 +61,11 @@ pub(super) fn need(error: &LogError) -> Option<String> {
         LogError::TooLong { max, .. } => Some(format!("at most {max} bytes at once")),
         LogError::BadSize { need, .. } | LogError::Cut { need, .. } => Some(format!("{need} bytes")),
         LogError::BlockBytes { device, .. } => Some(format!("a log with blocks of {device} bytes")),
+        LogError::NotYet { end } => Some(format!("an LSN of at most {end}")),
         LogError::Truncated { head } => Some(format!("an LSN of at least {head}")),
         LogError::Lost { next, .. } => Some(format!("an LSN of at least {next}")),
-        LogError::NotLog => Some("a segment or file in which a log was created".into()),
+        LogError::NotLog | LogError::NotMade => Some("a segment or file in which a log was created".into()),
+        LogError::Foreign { .. } => Some("a log, or zeroes and nothing else".into()),
         _ => None,
     }
 }

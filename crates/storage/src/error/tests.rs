@@ -88,6 +88,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::Told(Box::default()),
         Fault::NotFar("a check"),
         Fault::Log(Box::new(LogError::WouldBlock)),
+        Fault::Log(Box::new(LogError::Full)),
         Fault::Log(Box::new(LogError::NotLog)),
         Fault::Log(Box::new(LogError::Version(2))),
         Fault::Log(Box::new(LogError::HeaderLost)),

@@ -155,7 +155,7 @@ impl Appender {
     /// Appends one record of 0 to 16 MiB; its LSN. It is in memory then, not durable: see [`Appender::poll_durable`].
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room now, `TooLong` when there never will be, `Failed` after a failed write, `Closed`.
+    /// `WouldBlock` when there is no room in memory now, `Full` when there is none in the log, `TooLong` when there never will be, `Failed` after a failed write, `Closed`.
     pub fn append(&self, record: &[u8]) -> Result<Lsn, LogError> {
         self.append_all(&[record])
     }
@@ -222,8 +222,7 @@ impl Appender {
         let old = {
             let mut front = self.shared.lock();
             let lsn = front.gap.wanted(lsn.0);
-            if lsn < self.shared.durable() || lsn >= front.lost_from {
-                let result = front.lost(lsn);
+            if let Some(result) = front.told(lsn, self.shared.durable()) {
                 drop(front);
                 key.forget();
                 return Poll::Ready(result);
@@ -248,8 +247,7 @@ impl Appender {
         let bell = {
             let mut front = self.shared.lock();
             let lsn = front.gap.wanted(lsn.0);
-            if lsn < self.shared.durable() || lsn >= front.lost_from {
-                let result = front.lost(lsn);
+            if let Some(result) = front.told(lsn, self.shared.durable()) {
                 if !front.is_driven {
                     drop(front);
                     return callback(result);
@@ -268,7 +266,7 @@ impl Appender {
     /// in their order. Who was woken has it until its key is dropped or asks again: what it leaves then is for the next.
     ///
     /// # Errors
-    /// Those that an append would meet, but for `WouldBlock`.
+    /// Those that an append would meet, but for `WouldBlock` and `Full`.
     pub fn poll_room(&self, bytes: usize, key: &mut WaitKey, waker: &Waker) -> Poll<Result<(), LogError>> {
         let old = match &key.waits {
             Some((shared, Waiting::Room(number))) if Arc::ptr_eq(shared, &self.shared) => Some(*number),
@@ -323,8 +321,17 @@ impl Appender {
 }
 
 impl Front {
-    /// What who waits for this LSN is told, when it is durable or never will be.
-    pub(super) fn lost(&self, lsn: u64) -> Result<(), LogError> {
+    /// What who waits for this LSN is told at once: that it is durable, never will be, or is nobody's yet. Else he waits, for the next
+    /// record at most.
+    pub(super) fn told(&self, lsn: u64, durable: u64) -> Option<Result<(), LogError>> {
+        let end = self.next_lsn();
+        if matches!(self.life, front::Life::Open | front::Life::Paused) && lsn > end {
+            return Some(Err(LogError::NotYet { end: Lsn(end) }));
+        }
+        (lsn < durable || lsn >= self.lost_from).then(|| self.lost(lsn))
+    }
+
+    fn lost(&self, lsn: u64) -> Result<(), LogError> {
         self.gap.check(lsn)?;
         if lsn < self.lost_from {
             return Ok(());

@@ -10,8 +10,10 @@ use super::Lsn;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogError {
-    /// No room now: in the area until it is truncated, or in memory until what was appended is durable.
+    /// No room now: in memory, until more of what was appended is durable.
     WouldBlock,
+    /// No room in the area, until the log is truncated or made larger.
+    Full,
     /// The record, or the group, is longer than this log ever takes.
     TooLong {
         /// Bytes of the payloads.
@@ -33,10 +35,22 @@ pub enum LogError {
         /// The first LSN that was given after it.
         next: Lsn,
     },
+    /// No record has this LSN yet, nor will the next one: nobody waits for that.
+    NotYet {
+        /// The next record gets this LSN, or a little more.
+        end: Lsn,
+    },
     /// The log is not open yet, or was closed.
     Closed,
     /// The area holds no log.
     NotLog,
+    /// A log was being made there when its maker ended: nothing was ever appended to it.
+    NotMade,
+    /// The area holds no log, but other bytes, so none is made there unasked.
+    Foreign {
+        /// Where in the area the first of them is, in bytes.
+        offset: u64,
+    },
     /// The log has a format that this build does not know.
     Version(u32),
     /// Both copies of the header are damaged.
@@ -99,7 +113,12 @@ pub enum LogError {
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LogError::WouldBlock => f.write_str("no room now: wait for `room`, or truncate the log"),
+            LogError::WouldBlock => {
+                f.write_str("no room in memory before more of what was appended is durable: wait for `room`, and append again")
+            }
+            LogError::Full => f.write_str(
+                "the log is full: give up records (`truncate`), or make it larger (`grow`); `room` waits until somebody does",
+            ),
             LogError::TooLong { bytes, max } => write!(
                 f,
                 "{bytes} bytes are more than this log takes at once ({max}): make the log or its buffer larger, or append in pieces"
@@ -115,10 +134,21 @@ impl fmt::Display for LogError {
                 f,
                 "lost at an earlier crash: records from LSN {end} on did not outlive it, and new ones have LSNs from {next} on"
             ),
+            LogError::NotYet { end } => write!(
+                f,
+                "no such record yet: the next one gets LSN {end}; wait for an LSN that an append gave"
+            ),
             LogError::Closed => f.write_str("the log is not open: open it again"),
-            LogError::NotLog => {
-                f.write_str("no log is there: check the path, and create one only where there is nothing to lose")
-            }
+            LogError::NotLog => f.write_str(
+                "no log is there: check the path; `open_or_create_log` makes one where nothing was ever written",
+            ),
+            LogError::NotMade => f.write_str(
+                "a log was being made there and is not finished; nothing was appended to it: make it by `open_or_create_log`, or anew",
+            ),
+            LogError::Foreign { offset } => write!(
+                f,
+                "no log is there, but other bytes, at byte {offset} of the area: check the path; `create_log` makes a log there, and destroys them"
+            ),
             LogError::Version(version) => {
                 write!(
                     f,

@@ -53,6 +53,8 @@ pub use super::stamp::Salt;
 
 /// The first eight bytes of a header.
 pub const MAGIC: [u8; 8] = *b"BAIOLOG\0";
+/// The first eight bytes of what stands there while a log is made.
+pub const MAKING: [u8; 8] = *b"BAIONEW\0";
 /// The format version that this code reads and writes.
 pub const VERSION: u32 = 1;
 /// Where the two copies of the header lie.
@@ -138,6 +140,8 @@ pub struct Head {
 pub enum HeaderFault {
     /// There is none: another magic, or zeroes.
     Absent,
+    /// A log is being made here, or its making was cut off: nothing was appended yet.
+    Making,
     /// Of another version, or with features that this code does not know.
     Version(u32),
     /// There was one: its checksum, or what it says, is wrong.
@@ -175,6 +179,15 @@ struct RawHeader {
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const _: () = assert!(CHECKSUM_AT == 508 && std::mem::offset_of!(RawHeader, salt) == 136);
+
+/// What stands in place of both headers while a log is made.
+pub(super) fn making_mark() -> [u8; HEADER_BYTES] {
+    let mut mark = [0; HEADER_BYTES];
+    mark[..MAKING.len()].copy_from_slice(&MAKING);
+    let checksum = crc32c::crc32c(&mark[..CHECKSUM_AT]);
+    mark[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+    mark
+}
 
 impl Header {
     /// Its 512 bytes.
@@ -214,7 +227,12 @@ impl Header {
             return Err(HeaderFault::Absent);
         };
         if raw.magic != MAGIC {
-            return Err(HeaderFault::Absent);
+            let is_making = bytes.starts_with(&making_mark());
+            return Err(if is_making {
+                HeaderFault::Making
+            } else {
+                HeaderFault::Absent
+            });
         }
         if crc32c::crc32c(&bytes[..CHECKSUM_AT]) != raw.checksum.get() {
             return Err(HeaderFault::Damaged);

@@ -329,8 +329,8 @@ impl Front {
             .min(self.shape.capacity.saturating_sub(used))
     }
 
-    /// How many new batches so many bytes need; nothing when they find no room now.
-    pub(super) fn plan(&self, bytes: u64) -> Option<usize> {
+    /// How many new batches so many bytes need; `Full` or `WouldBlock` when they find no room now.
+    pub(super) fn plan(&self, bytes: u64) -> Result<usize, LogError> {
         self.add_to(self.no_plan(), bytes).map(|plan| plan.batches)
     }
 
@@ -355,12 +355,14 @@ impl Front {
         }
     }
 
-    /// So many bytes more; nothing when they find no room now.
-    pub(super) fn add_to(&self, mut plan: Plan, mut bytes: u64) -> Option<Plan> {
+    /// So many bytes more. No end of a write makes the area larger, but one lets LSNs go on.
+    pub(super) fn add_to(&self, mut plan: Plan, mut bytes: u64) -> Result<Plan, LogError> {
         while bytes > 0 {
             let limit = self.limit(plan.at.place, plan.used);
             if plan.filled == 0 {
-                limit.checked_sub(BATCH_HEADER as u64).filter(|room| *room > 0)?;
+                if limit <= BATCH_HEADER as u64 {
+                    return Err(LogError::Full);
+                }
                 plan.filled = BATCH_HEADER as u32;
                 plan.batches += 1;
             }
@@ -375,7 +377,10 @@ impl Front {
             }
         }
         let end = plan.at.lsn + u64::from(plan.filled);
-        (end - self.durable_to <= self.shape.ahead).then_some(plan)
+        match end - self.durable_to <= self.shape.ahead {
+            true => Ok(plan),
+            false => Err(LogError::WouldBlock),
+        }
     }
 
     fn behind(&self, tail: Tail, padded: u64) -> Tail {
@@ -416,13 +421,9 @@ impl Front {
                 return Ok(());
             }
         }
-        let Some(batches) = self.plan(bytes) else {
-            self.counts.would_block += 1;
-            return Err(LogError::WouldBlock);
-        };
-        let memory = self.take_memory(batches);
-        self.counts.would_block += u64::from(memory.is_err());
-        memory
+        let found = self.plan(bytes).and_then(|batches| self.take_memory(batches));
+        self.counts.would_block += u64::from(found.is_err());
+        found
     }
 
     /// Has buffers for so many batches. Where the arena has none left, those come back that wait for the device; if none do, nothing will

@@ -74,11 +74,13 @@ impl Headers {
             [HeaderCopy::Invalid(HeaderFault::Version(version)), _]
             | [_, HeaderCopy::Invalid(HeaderFault::Version(version))] => Err(LogError::Version(version)),
             [HeaderCopy::Unread(unread), _] | [_, HeaderCopy::Unread(unread)] => Err(unread.into()),
-            [
-                HeaderCopy::Invalid(HeaderFault::Absent),
-                HeaderCopy::Invalid(HeaderFault::Absent),
-            ] => Err(LogError::NotLog),
-            _ => Err(LogError::HeaderLost),
+            [HeaderCopy::Invalid(HeaderFault::Making), _] | [_, HeaderCopy::Invalid(HeaderFault::Making)] => {
+                Err(LogError::NotMade)
+            }
+            [HeaderCopy::Invalid(HeaderFault::Damaged), _] | [_, HeaderCopy::Invalid(HeaderFault::Damaged)] => {
+                Err(LogError::HeaderLost)
+            }
+            _ => Err(LogError::NotLog),
         }
     }
 

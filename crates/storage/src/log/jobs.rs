@@ -8,6 +8,7 @@ use super::format::{COPIES_AT, Head, Header};
 use super::front::Life;
 use super::grow::Growth;
 use super::headers::HeaderCopy;
+use super::make::Blank;
 use super::scan::Scan;
 use super::truncate::Find;
 use super::zero::Zeroing;
@@ -51,10 +52,12 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) enum Step {
     Begin,
-    /// A new log: this copy of what may have been a header goes first.
+    /// A new log: this copy of what may have been a header gives way to a mark.
     Clear {
         copy: usize,
     },
+    /// Where none was ever made: is there nothing but zeroes?
+    Blank(Blank),
     /// Zeroes are written, by several writes at once.
     Zero(Zeroing),
     /// This copy of the header is read.
@@ -198,6 +201,7 @@ impl LogPart {
         match step {
             Step::Begin => self.begin(request),
             Step::Clear { copy } => self.clear(copy, ended),
+            Step::Blank(blank) => self.blank(blank, ended),
             Step::Zero(zeroing) => self.zero(zeroing),
             Step::ReadHeader { copy } => self.read_header(copy, ended),
             Step::Scan(scan) => self.scan(scan, ended),

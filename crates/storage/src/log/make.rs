@@ -1,16 +1,35 @@
-//! Making a log: what may have been a header goes first, then all data are zeroes, and the new header comes last. Whatever happens
-//! before that, there is no log.
-
-use baio_engine::Errno;
+//! Making a log: a mark takes the place of what may have been a header, then all data are zeroes, and the new header comes last. Whatever
+//! happens before that, there is no log, and the mark says so: nothing was appended to what is there, so it can be made anew.
+//!
+//! A making that is asked for only where there is no log ([`LogPart::open_or_create`]) begins where both copies of the header are zeroes only if
+//! all other bytes are zeroes too: then none was ever made, or the making was cut off before its mark.
 
 use super::error::LogError;
-use super::format::{COPIES_AT, Header};
+use super::format::{COPIES_AT, Header, making_mark};
 use super::jobs::{AfterHeader, AfterZero, Ended, HeaderWrite, Next, Step};
+use super::seen::{Heard, Reading};
 use super::zero::Zeroing;
-use super::{LogIoKind, LogPart};
+use super::{LogIoKind, LogPart, Maker};
+use baio_engine::{Buffer, Errno};
+
+/// Bytes that are looked through at once, if the arena has them.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// Looking for bytes that are not zero.
+#[derive(Debug)]
+pub(super) struct Blank {
+    reading: Reading,
+    to: u64,
+}
 
 impl LogPart {
     pub(super) fn create_by(&mut self, header: Header) -> Result<(), LogError> {
+        self.prepare(header)?;
+        self.run_opening(Step::Clear { copy: 0 });
+        Ok(())
+    }
+
+    fn prepare(&mut self, header: Header) -> Result<(), LogError> {
         self.header = Some(header);
         self.take_memory(&header)?;
         if self.shared.lock().record_max() == 0 {
@@ -18,8 +37,58 @@ impl LogPart {
                 "with such short batches a log takes no record: three blocks are always enough, two in a larger area",
             ));
         }
-        self.run_opening(Step::Clear { copy: 0 });
         Ok(())
+    }
+
+    /// An opening has found that none was ever made.
+    pub(super) fn make(&mut self, maker: Maker) -> Next {
+        let header = self.options.header(self.size_bytes, maker.uuid, maker.salt);
+        match header.and_then(|header| self.prepare(header)) {
+            Ok(()) => Next::Go(Step::Clear { copy: 0 }),
+            Err(error) => Next::End(Err(error)),
+        }
+    }
+
+    /// There is no header. Is there anything else, from this byte on?
+    pub(super) fn look_for_bytes(&mut self, from: u64, buffer: Option<Buffer>) -> Next {
+        let block = self.options.block();
+        let whole = self.size_bytes / u64::from(block) * u64::from(block);
+        if from >= whole {
+            return match self.maker {
+                Some(maker) => self.make(maker),
+                None => Next::End(Err(LogError::NotLog)),
+            };
+        }
+        let len = LOOK_BYTES.min(whole - from) as u32;
+        let buffer = buffer.or_else(|| self.arena.buffer(len as usize));
+        let Some(mut buffer) = buffer.or_else(|| self.arena.buffer(block as usize)) else {
+            return Next::End(Err(LogError::NoMemory));
+        };
+        let len = len.min(buffer.capacity() as u32);
+        buffer.set_len(len as usize);
+        // As one: a block that cannot be read ends it anyway.
+        let reading = Reading::new(from, len, len);
+        let (kind, to) = (reading.kind(), from + u64::from(len));
+        Next::Io(Step::Blank(Blank { reading, to }), kind, Some(buffer))
+    }
+
+    pub(super) fn blank(&mut self, blank: Blank, ended: Option<Ended>) -> Next {
+        let from = blank.to - u64::from(blank.reading.len());
+        let Some(ended) = ended else {
+            return self.look_for_bytes(from, None);
+        };
+        let Heard::Seen(seen, _) = blank.reading.ended(ended.result, ended.buffer) else {
+            return Next::End(Err(LogError::NoMemory));
+        };
+        match seen.from(from) {
+            Err(unread) => Next::End(Err(unread.into())),
+            Ok(bytes) => match bytes.iter().position(|byte| *byte != 0) {
+                Some(at) => Next::End(Err(LogError::Foreign {
+                    offset: from + at as u64,
+                })),
+                None => self.look_for_bytes(blank.to, seen.into_buffer()),
+            },
+        }
     }
 
     pub(super) fn clear(&mut self, copy: usize, ended: Option<Ended>) -> Next {
@@ -41,6 +110,8 @@ impl LogPart {
             return Next::End(Err(LogError::NoMemory));
         };
         buffer.fill(0);
+        let mark = making_mark();
+        buffer[..mark.len()].copy_from_slice(&mark);
         let kind = LogIoKind::Write {
             offset: COPIES_AT[copy],
             len: header.block_bytes,

@@ -20,7 +20,7 @@
 //! | `driven` | what its driver asks before it sleeps |
 //! | `jobs` | requests that change the log, one after the other |
 //! | `headers` | the two copies of the header |
-//! | `make`, `zero` | making; what is new is written once |
+//! | `make`, `zero` | making, and whether one was ever made; what is new is written once |
 //! | `opening`, `scan`, `chain` | opening; finding the end; which batch follows which |
 //! | `seen` | what a read gave: nothing judges what was not read |
 //! | `truncate`, `grow` | space given up, space added |
@@ -301,12 +301,44 @@ pub struct LogPart {
     block_buffer: Option<Buffer>,
     /// Nothing is written.
     only_looks: bool,
+    /// Makes a log where none was ever made.
+    maker: Option<Maker>,
     /// Every record of the open batch has come after this time.
     gather_since: Option<Time>,
     now: Time,
     next_request: u64,
     done: VecDeque<LogDone>,
     counts: PartCounts,
+}
+
+/// What a new log is given.
+#[derive(Clone, Copy, Debug)]
+struct Maker {
+    uuid: [u8; 16],
+    salt: Salt,
+}
+
+/// How a log begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStart {
+    /// The one that is there is recovered.
+    Open,
+    /// A new one is made; what is there is lost.
+    Create,
+    /// The one that is there, or a new one where none was ever made.
+    OpenOrCreate,
+}
+
+impl LogStart {
+    /// What is being done, for messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LogStart::Open => "open the log in",
+            LogStart::Create => "create the log in",
+            LogStart::OpenOrCreate => "open or create the log in",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -340,6 +372,24 @@ impl LogPart {
         Ok(part)
     }
 
+    /// A log that begins like this, in an area of so many bytes. The bytes are random, and are a new one's uuid and salt.
+    ///
+    /// # Errors
+    /// As [`LogPart::create`].
+    pub fn begin_as(
+        arena: &Arc<Arena>,
+        start: LogStart,
+        size_bytes: u64,
+        (uuid, salt): ([u8; 16], Salt),
+        options: &LogOptions,
+    ) -> Result<LogPart, LogError> {
+        match start {
+            LogStart::Open => LogPart::open(arena, size_bytes, options),
+            LogStart::Create => LogPart::create(arena, size_bytes, uuid, salt, options),
+            LogStart::OpenOrCreate => LogPart::open_or_create(arena, size_bytes, uuid, salt, options),
+        }
+    }
+
     /// The log that is in an area of so many bytes. It is recovered by the I/Os of `next_io`, and the request
     /// [`LogRequest::Open`] ends when it is, or could not be.
     ///
@@ -349,6 +399,23 @@ impl LogPart {
         options.check()?;
         let mut part = LogPart::of(arena, size_bytes, options);
         part.open_by();
+        Ok(part)
+    }
+
+    /// The log that is in an area of so many bytes; where none was ever made it is made, as [`LogPart::create`] makes one. None was
+    /// made where there are zeroes and nothing else, or where a making was cut off. Anything else is not written over.
+    ///
+    /// # Errors
+    /// As [`LogPart::open`]. That the area is too small for a new log is told by the request.
+    pub fn open_or_create(
+        arena: &Arc<Arena>,
+        size_bytes: u64,
+        uuid: [u8; 16],
+        salt: Salt,
+        options: &LogOptions,
+    ) -> Result<LogPart, LogError> {
+        let mut part = LogPart::open(arena, size_bytes, options)?;
+        part.maker = Some(Maker { uuid, salt });
         Ok(part)
     }
 
@@ -383,6 +450,7 @@ impl LogPart {
             truncated_for: 0,
             block_buffer: None,
             only_looks: false,
+            maker: None,
             gather_since: None,
             now: Time(0),
             next_request: 0,

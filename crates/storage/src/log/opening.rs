@@ -64,10 +64,18 @@ impl LogPart {
             self.block_buffer = seen.into_buffer();
         }
         if copy == COPIES_AT.len() {
-            return self.begin_scan().unwrap_or_else(|error| Next::End(Err(error)));
+            return match (self.begin_scan(), self.maker) {
+                (Ok(next), _) => next,
+                (Err(LogError::NotMade), Some(maker)) => self.make(maker),
+                (Err(LogError::NotLog), Some(_)) => self.look_for_bytes(0, None),
+                (Err(error), _) => Next::End(Err(error)),
+            };
         }
         if self.size_bytes < DATA_AT {
-            return Next::End(Err(LogError::NotLog));
+            return match self.maker {
+                Some(maker) => self.make(maker), // Which says how much is needed.
+                None => Next::End(Err(LogError::NotLog)),
+            };
         }
         let Some(buffer) = self.take_block(4096) else {
             return Next::End(Err(LogError::NoMemory));

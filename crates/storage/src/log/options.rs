@@ -74,7 +74,7 @@ impl LogOptions {
         Ok(())
     }
 
-    fn block(&self) -> u32 {
+    pub(super) fn block(&self) -> u32 {
         if self.block_bytes == 0 { 4096 } else { self.block_bytes }
     }
 

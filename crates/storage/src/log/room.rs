@@ -12,7 +12,7 @@ impl Front {
     pub(super) fn has_room(&mut self, payload: u64) -> Result<bool, LogError> {
         match self.check_room(payload) {
             Ok(()) => Ok(true),
-            Err(LogError::WouldBlock) => Ok(false),
+            Err(LogError::WouldBlock | LogError::Full) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -23,7 +23,7 @@ impl Front {
         if payload > max {
             return Err(LogError::TooLong { bytes: payload, max });
         }
-        let batches = self.plan(record_bytes(payload as usize)).ok_or(LogError::WouldBlock)?;
+        let batches = self.plan(record_bytes(payload as usize))?;
         self.take_memory(batches)
     }
 
@@ -41,7 +41,7 @@ impl Front {
         // Those who were told already take theirs first.
         let told = self.waits.begin_to_tell();
         let mut is_any = told > 0;
-        let Some(mut plan) = self.add_to(self.no_plan(), told) else {
+        let Ok(mut plan) = self.add_to(self.no_plan(), told) else {
             return;
         };
         let (mut after, mut too_many) = (0, u64::MAX);
@@ -51,11 +51,11 @@ impl Front {
                 continue;
             }
             let more = self.add_to(plan, bytes);
-            let memory = more.map(|more| self.take_memory(more.batches));
-            match (more, memory) {
-                (Some(more), Some(Ok(()))) => plan = more,
+            let memory = more.and_then(|more| self.take_memory(more.batches).map(|()| more));
+            match memory {
+                Ok(more) => plan = more,
                 // It hears that waiting is of no use.
-                (_, Some(Err(LogError::NoMemory))) => {}
+                Err(LogError::NoMemory) => {}
                 // Who comes later takes no room that this one may find when the others have come; but nobody waits for one who needs more
                 // than there is.
                 _ if is_any => break,

@@ -104,6 +104,11 @@ impl Reading {
         }
     }
 
+    /// How many bytes are read in all.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
     /// What the device is asked for now.
     pub(super) fn kind(&self) -> LogIoKind {
         let (offset, len) = self.asked();

@@ -164,8 +164,8 @@ impl Appender {
             let bed = {
                 let mut front = shared.lock();
                 let lsn = front.gap.wanted(lsn.0);
-                if lsn < shared.durable() || lsn >= front.lost_from {
-                    return Poll::Ready(front.lost(lsn));
+                if let Some(told) = front.told(lsn, shared.durable()) {
+                    return Poll::Ready(told);
                 }
                 front.waits.sleepers.bed(lsn, &shared.beds)
             };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::{Command, Reply};
 use baio_engine::Time;
-use baio_storage::log::{Fired, LogOptions, LogPart, Salt};
+use baio_storage::log::{Fired, LogOptions, LogPart, LogStart, Salt};
 use baio_storage::{Error, Fault, LogClaim, LogId};
 use baio_words::Errno;
 
@@ -33,7 +33,7 @@ pub(super) struct House {
 /// A log that begins when its segment is for it.
 struct Claiming {
     call: Call,
-    creates: bool,
+    start: LogStart,
     options: LogOptions,
     answer: Answerer,
 }
@@ -146,12 +146,12 @@ impl House {
         match order {
             Order::Open {
                 handle,
-                creates,
+                start,
                 options,
                 answer,
             } => self.claims.push(Claiming {
                 call: Call::new(Command::ClaimLog(handle)),
-                creates,
+                start,
                 options,
                 answer,
             }),
@@ -179,13 +179,10 @@ impl House {
                 Poll::Pending => at = at.saturating_add(1),
                 Poll::Ready(reply) => {
                     let Claiming {
-                        creates,
-                        options,
-                        answer,
-                        ..
+                        start, options, answer, ..
                     } = self.claims.swap_remove(at);
                     match reply {
-                        Ok(Reply::LogClaimed(claim)) => self.begin(&claim, creates, &options, answer, waker),
+                        Ok(Reply::LogClaimed(claim)) => self.begin(&claim, start, &options, answer, waker),
                         Ok(_) => answer.fail(Fault::ServiceEnded),
                         Err(error) => answer.fail(error.into_fault()),
                     }
@@ -195,10 +192,10 @@ impl House {
     }
 
     /// A log that could not begin is one that ends at once, so that its segment is free again before that is told.
-    fn begin(&mut self, claim: &LogClaim, creates: bool, options: &LogOptions, answer: Answerer, waker: &Waker) {
+    fn begin(&mut self, claim: &LogClaim, start: LogStart, options: &LogOptions, answer: Answerer, waker: &Waker) {
         self.last = self.last.wrapping_add(1);
         let id = LogId::elsewhere(claim.handle.parts().0, self.last);
-        let part = self.part(claim, creates, options, &answer);
+        let part = self.part(claim, start, options, &answer);
         let log = Kept::new(id, claim.handle, part, answer, &self.desk, waker);
         self.logs.push(log);
     }
@@ -206,7 +203,7 @@ impl House {
     fn part(
         &self,
         claim: &LogClaim,
-        creates: bool,
+        start: LogStart,
         options: &LogOptions,
         answer: &Answerer,
     ) -> baio_storage::Result<LogPart> {
@@ -227,17 +224,15 @@ impl House {
         }
         let arena = self.client.carrier().arena();
         let free = arena.free_bytes();
-        let part = if creates {
-            let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
+        let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
+        if start != LogStart::Open {
             for bytes in [&mut uuid, &mut salt.0] {
                 fill_random(bytes).map_err(|errno| failed(errno.into()))?;
             }
             let most = u32::try_from(arena.size() / ARENA_BATCHES).unwrap_or(u32::MAX);
-            let options = options.with_batches_up_to(most, claim.size_bytes);
-            LogPart::create(&arena, claim.size_bytes, uuid, salt, &options)
-        } else {
-            LogPart::open(&arena, claim.size_bytes, &options)
-        };
+            options = options.with_batches_up_to(most, claim.size_bytes);
+        }
+        let part = LogPart::begin_as(&arena, start, claim.size_bytes, (uuid, salt), &options);
         // The arena is the whole session's: others have the other half of what is free.
         let fitted = part.and_then(|mut part| part.take_at_most(free / 2).map(|()| part));
         fitted.map_err(|error| Error::of_log(answer.what, answer.name.clone(), error))

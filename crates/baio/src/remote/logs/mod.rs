@@ -20,7 +20,7 @@ use std::task::Waker;
 use std::thread::{JoinHandle, ThreadId};
 
 use baio_broker::control::Command;
-use baio_storage::log::{LogOptions, LogRequest};
+use baio_storage::log::{LogOptions, LogRequest, LogStart};
 use baio_storage::{Error, Fault, Handle, LogId, log_request_name};
 use baio_words::Errno;
 
@@ -64,7 +64,7 @@ enum Order {
     /// Make a log, or open one.
     Open {
         handle: Handle,
-        creates: bool,
+        start: LogStart,
         options: LogOptions,
         answer: Answerer,
     },
@@ -103,8 +103,7 @@ impl Logs {
     /// Takes what is for a log. `None`: the link is to do it itself.
     pub(super) fn ask(&self, client: &Arc<Client>, command: &Command) -> Option<Result<LogAsked, NotAsked>> {
         let (handle, order): (_, Box<dyn FnOnce(Answerer) -> Order>) = match *command {
-            Command::CreateLog { handle, options } => (Some(handle), open(handle, true, options)),
-            Command::OpenLog { handle, options } => (Some(handle), open(handle, false, options)),
+            Command::StartLog { handle, start, options } => (Some(handle), open(handle, start, options)),
             Command::OnLog { log, request } => (None, Box::new(move |answer| Order::On { log, request, answer })),
             Command::LogUsage(log) => (None, Box::new(move |answer| Order::Usage { log, answer })),
             _ => return None,
@@ -176,10 +175,10 @@ impl Logs {
     }
 }
 
-fn open(handle: Handle, creates: bool, options: LogOptions) -> Box<dyn FnOnce(Answerer) -> Order> {
+fn open(handle: Handle, start: LogStart, options: LogOptions) -> Box<dyn FnOnce(Answerer) -> Order> {
     Box::new(move |answer| Order::Open {
         handle,
-        creates,
+        start,
         options,
         answer,
     })

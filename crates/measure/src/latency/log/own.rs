@@ -176,7 +176,7 @@ impl<L: Timed> Appender for Own<L> {
     fn append(&self, record: &[u8]) -> Result<Option<u64>, String> {
         match self.log.append(record) {
             Ok(lsn) => Ok(Some(lsn.0 + 1)),
-            Err(error) if error.errno() == Some(baio::Errno::EAGAIN) => Ok(None),
+            Err(error) if matches!(error.errno(), Some(baio::Errno::EAGAIN | baio::Errno::ENOSPC)) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -117,7 +117,7 @@ pub(super) struct KvStory(Table);
 impl Story for KvStory {
     fn prepare(&mut self, bench: &Bench, _: &mut Random) -> Result<(), Failure> {
         let link = format(bench, &[("kv", 2 << 20)])?;
-        drop(Store::create(&open(&link, "kv")?)?);
+        drop(Store::open(&open(&link, "kv")?)?);
         link.close()?;
         Ok(())
     }
