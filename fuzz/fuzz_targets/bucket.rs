@@ -5,7 +5,7 @@
 use baio_storage::segment::bucket::{self, BucketId, Image, Pair};
 use baio_storage::segment::inode::{AllocSeq, Inode};
 use baio_storage::segment::layout::{Geometry, Place};
-use baio_storage::segment::page::{self, PAGE_BYTES};
+use baio_storage::segment::page::{self, PAGE_BYTES, PageRead};
 use baio_storage::segment::salvage::Salvage;
 use libfuzzer_sys::fuzz_target;
 
@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
             _ => {}
         }
     }
-    let [table_even, table_odd, mirror_even, mirror_odd] = &pages;
+    let [table_even, table_odd, mirror_even, mirror_odd] = pages.each_ref().map(|page| PageRead::Read(&page[..]));
     let table = Pair::read(table_even, table_odd, ID);
     let mirror = Pair::read(mirror_even, mirror_odd, ID);
     let _ = bucket::view(&table);

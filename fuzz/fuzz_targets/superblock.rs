@@ -6,7 +6,7 @@
 #![no_main]
 
 use baio_storage::segment::layout::{Geometry, Layout};
-use baio_storage::segment::page::{self, PAGE_BYTES};
+use baio_storage::segment::page::{self, PAGE_BYTES, PageRead};
 use baio_storage::segment::superblock::{Superblock, choose, choose_single, rear_copies_at, recognise};
 use libfuzzer_sys::fuzz_target;
 
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
             copy[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         }
     }
-    let pages = [&copies[0][..], &copies[1][..], &copies[2][..], &copies[3][..]];
+    let pages = [&copies[0][..], &copies[1][..], &copies[2][..], &copies[3][..]].map(PageRead::Read);
     for chosen in [choose(pages), choose_single(pages)].into_iter().flatten() {
         let layout = *chosen.current.layout();
         assert!(
@@ -61,7 +61,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let _ = rear_copies_at([pages[0], pages[1]]);
     for (copy, bytes) in copies.iter().enumerate() {
-        let _ = recognise(bytes, (copy as u64) << 16);
+        let _ = recognise(PageRead::Read(bytes), (copy as u64) << 16);
         if let Ok(superblock) = Superblock::decode(bytes, copy as u8) {
             let again = Superblock::decode(superblock.encode(copy as u8).bytes(), copy as u8);
             assert!(again.is_ok(), "what was believed is believed again when it is written");

@@ -208,7 +208,7 @@ impl OpenOptions {
     /// The future fails with what the system said, with the path and the cure.
     pub fn open<L: Link>(&self, link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
         let path = path.as_ref().to_owned();
-        let (mode, name) = (self.mode, path.display().to_string());
+        let (mode, name) = (self.mode, baio_engine::path_name(&path));
         let descriptions = match mode {
             _ if self.every_mode => Descriptions::Both,
             Mode::Direct => Descriptions::Only(Caching::Direct),

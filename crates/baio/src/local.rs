@@ -122,7 +122,7 @@ impl Local {
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
         let path = path.as_ref();
         let opened = options.open(path).map(|core| Local::around(core, options.identity));
-        trace::link_opened(|| path.display().to_string(), opened.as_ref().map(drop));
+        trace::link_opened(|| baio_engine::path_name(path), opened.as_ref().map(drop));
         opened
     }
 

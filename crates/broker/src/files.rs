@@ -203,7 +203,7 @@ impl Files {
     fn open(&mut self, path: &std::path::Path, options: &Open) -> Result<FileReply, FileError> {
         if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
             // It would keep everybody waiting until somebody opens the other end.
-            let refused = SetupError::new("open", path.display().to_string(), Errno::EOPNOTSUPP);
+            let refused = SetupError::new("open", baio_engine::path_name(path), Errno::EOPNOTSUPP);
             return Err(refused
                 .need("a file, a device or a socket: to open a named pipe may wait for its other end")
                 .into());

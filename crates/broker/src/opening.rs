@@ -31,7 +31,7 @@ impl Opening {
         let state = Arc::new(Mutex::new(State::default()));
         let theirs = Arc::downgrade(&state);
         let doorbell = core.engine().doorbell();
-        let name = path.display().to_string();
+        let name = baio_engine::path_name(&path);
         let work = move || {
             let opened = open(&path, &options);
             if let Some(state) = theirs.upgrade() {
@@ -123,7 +123,7 @@ fn end(state: &Mutex<State>, opened: Opened, doorbell: Option<&Doorbell>) {
 }
 
 fn open(path: &std::path::Path, options: &Open) -> Opened {
-    let name = path.display().to_string();
+    let name = baio_engine::path_name(path);
     let file = File::open(path, options).map_err(|error| Error::new("open", &name, error))?;
     let access = if options.write { Access::Write } else { Access::Read };
     Ok((file, access))

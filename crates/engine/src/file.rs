@@ -26,7 +26,7 @@ mod open;
 mod trials;
 
 pub use lock::LockHolder;
-pub use open::{Create, Descriptions, Open};
+pub use open::{Create, Descriptions, Open, path_name};
 
 use std::any::Any;
 use std::fmt;

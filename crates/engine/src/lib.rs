@@ -65,7 +65,7 @@ pub use completion::{Completion, Notice};
 pub use device::{Device, DirectLimits, DurableBy, Kind};
 pub use engine::{Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
-pub use file::{Create, Descriptions, File, LockHolder, Open};
+pub use file::{Create, Descriptions, File, LockHolder, Open, path_name};
 pub use histogram::Histogram;
 pub use memory::{Arena, Buffer, Foreign, Frozen, Lent, Memory, Region, RegionError, Span, Vectored};
 pub use policy::{Caching, Durability, Patience, Policy, Space, Time};

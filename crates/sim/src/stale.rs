@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use baio_engine::sim::Disk;
 use baio_storage::segment::bucket::{BucketId, Pair};
 use baio_storage::segment::layout::{Layout, Parity, Place};
-use baio_storage::segment::page::PAGE_BYTES;
+use baio_storage::segment::page::{PAGE_BYTES, PageRead};
 use baio_storage::segment::superblock::Superblock;
 
 use crate::model::{Model, NAMES, Op};
@@ -177,7 +177,7 @@ impl Stale {
             Some(page)
         };
         let (even, odd) = (read(Parity::Even)?, read(Parity::Odd)?);
-        let pair = Pair::read(&even, &odd, id);
+        let pair = Pair::read(PageRead::Read(&even), PageRead::Read(&odd), id);
         let newest = pair.newest()?;
         let older = pair.at(newest.parity().other()).image()?;
         let mut stale = Stale {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use baio_storage::segment::bucket::{BucketId, Pair, View, view};
 use baio_storage::segment::layout::{Layout, Parity, Place};
-use baio_storage::segment::page::is_zero;
+use baio_storage::segment::page::{PageRead, is_zero};
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{Access, Core};
 use harness::{BLOCK, ME, Random, create, format, open, open_write, read, sync, write};
@@ -116,7 +116,11 @@ fn zeroes_would_deceive(image: &[u8], layout: &Layout, uuid: [u8; 16], at: u64) 
     pages[(at - begin) as usize..][..BLOCK].fill(0);
     let id = BucketId { uuid, bucket };
     matches!(
-        view(&Pair::read(&pages[..BLOCK], &pages[BLOCK..], id)),
+        view(&Pair::read(
+            PageRead::Read(&pages[..BLOCK]),
+            PageRead::Read(&pages[BLOCK..]),
+            id
+        )),
         View::Settled(_)
     )
 }

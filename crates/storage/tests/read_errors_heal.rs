@@ -359,3 +359,54 @@ fn a_bucket_that_cannot_be_read_is_refused_and_the_others_serve() {
     core.close().unwrap();
     assert_all_there(&disk, &told, "after it");
 }
+
+/// Reads fail at random, on a device that is sound else: an open finds all or says the device's error, a check judges nothing that it
+/// could not read, and a repair refuses.
+#[test]
+fn reads_that_fail_at_random_are_never_a_judgement() {
+    let (mut opened, mut told, mut repaired, mut refused) = (0, 0, 0, 0);
+    for (clean, round) in [true, false]
+        .into_iter()
+        .flat_map(|clean| (0..60).map(move |round| (clean, round)))
+    {
+        let (disk, there) = volume(clean);
+        let what = format!("clean {clean}, round {round}");
+        let chance = [0.02, 0.1, 0.4][round % 3];
+        disk.set_faults(Faults::none().chance(Sick::ReadError, chance));
+        let engine = Engine::simulated(Sim::new(round as u64).unwrap(), &config()).unwrap();
+        let file = File::simulated(&disk, "disk");
+        match round % 4 {
+            0 | 1 => match Core::open_simulated(engine, &file, &config()) {
+                Ok(_) => opened += 1,
+                Err(error) => {
+                    assert_eq!(error.code(), "EIO", "{what}: {error}");
+                    told += 1;
+                }
+            },
+            kind => {
+                let mut engine = engine;
+                let checked = check_simulated(&mut engine, &file, kind == 2);
+                let has_failed = disk.faults_injected().total() > 0;
+                match checked {
+                    Ok(report) if kind == 2 => {
+                        assert!(!has_failed, "{what}: repaired while reads fail: {:?}", report.problems);
+                        repaired += 1;
+                    }
+                    Ok(report) => {
+                        let is_unread = |one: &Problem| one.repair == Repair::Unread && one.what.contains("EIO");
+                        assert!(report.problems.iter().all(is_unread), "{what}: {:?}", report.problems);
+                    }
+                    Err(error) => {
+                        assert_eq!(error.code(), "EIO", "{what}: {error}");
+                        refused += u64::from(kind == 2);
+                    }
+                }
+            }
+        }
+        assert_all_there(&disk, &there, &what);
+    }
+    assert!(
+        opened > 5 && told > 5 && refused > 5,
+        "{opened} {told} {repaired} {refused}"
+    );
+}

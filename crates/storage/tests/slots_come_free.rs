@@ -11,6 +11,7 @@ use baio_storage::segment::bucket::{BucketId, Pair, Slots};
 use baio_storage::segment::inode::InodeState;
 use baio_storage::segment::layout::{BUCKET_BYTES, Place, SLOTS_PER_BUCKET};
 use baio_storage::segment::name::{Key, SegmentName};
+use baio_storage::segment::page::PageRead;
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{Access, Core, CreateOptions, Format};
 use harness::{BLOCK, ME, open_moody, open_simulated, simulated_disk};
@@ -29,7 +30,7 @@ fn table(disk: &Disk) -> (Superblock, Vec<Slots>) {
                 uuid: superblock.uuid,
                 bucket,
             };
-            let pair = Pair::read(&bytes[..BLOCK], &bytes[BLOCK..], id);
+            let pair = Pair::read(PageRead::Read(&bytes[..BLOCK]), PageRead::Read(&bytes[BLOCK..]), id);
             pair.newest().unwrap().slots(superblock.geometry())
         })
         .collect();

@@ -7,7 +7,7 @@ mod harness;
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Error, Format, check_simulated};
+use baio_storage::{Core, Error, Format, Repair, check_simulated};
 use harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
 fn engine() -> Engine {
@@ -63,12 +63,20 @@ fn copies_that_cannot_be_read_are_the_devices_error() {
                 let file = File::simulated(&disk, "disk");
                 let done = match command {
                     0 => Core::open_simulated(engine(), &file, &config()).map(drop),
-                    1 => check_simulated(&mut engine(), &file, false).map(drop),
+                    1 => check_simulated(&mut engine(), &file, false).map(|report| {
+                        let told: Vec<_> = report.problems.iter().map(|one| (one.kind, one.repair)).collect();
+                        assert_eq!(told, vec![("superblock", Repair::Unread); bad.len()], "{what}");
+                        assert!(report.problems.iter().all(|one| one.what.contains("EIO")), "{what}");
+                        assert_eq!(report.repaired, 0);
+                    }),
                     _ => check_simulated(&mut engine(), &file, true).map(drop),
                 };
                 match done {
-                    // Two that agree are enough.
-                    Ok(()) => assert!(bad.len() <= 2, "{what}, command {command}"),
+                    // Two that agree are enough, but not to repair.
+                    Ok(()) => assert!(
+                        bad.is_empty() || bad.len() <= 2 && command < 2,
+                        "{what}, command {command}"
+                    ),
                     Err(error) => {
                         assert_is_of_the_device(&error, &format!("{what}, command {command}"));
                         assert!(bad.len() > 2 || command == 2, "{what}, command {command}: {error}");

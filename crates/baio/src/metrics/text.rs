@@ -518,23 +518,28 @@ mod tests {
 
     #[test]
     fn each_open_log_has_its_figures() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
         use crate::Link;
 
         let place = tempfile::tempdir().unwrap();
         let link = crate::Local::new().unwrap();
-        let logs = ["orders", "stock"].map(|name| {
-            let path = place.path().join(name);
+        // They differ in bytes that are no text.
+        let logs = [&b"stock\xfe"[..], b"stock\xff"].map(|name| {
+            let path = place.path().join(OsStr::from_bytes(name));
             std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
             let file = crate::File::options().write().open(&link, &path).wait().unwrap();
             let log = file.create_log(&crate::LogOptions::default()).wait().unwrap();
-            log.append_durable(name.as_bytes()).wait().unwrap();
+            log.append_durable(name).wait().unwrap();
             log
         });
         let all = link.metrics().wait().unwrap();
         let text = all.prometheus();
         is_well_formed(&text);
+        assert_ne!(logs[0].name(), logs[1].name());
         for (log, figures) in logs.iter().zip(&all.logs) {
-            let (name, bytes) = (log.name(), figures.usage.batch_bytes);
+            let (name, bytes) = (log.name().replace('\\', "\\\\"), figures.usage.batch_bytes);
             for line in [
                 format!("baio_log_appends_total{{log=\"{name}\"}} 1"),
                 format!("baio_log_durable_lsn{{log=\"{name}\"}} {}", log.durable_lsn()),

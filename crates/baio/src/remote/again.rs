@@ -56,7 +56,7 @@ impl Again {
     ) -> Result<Again, ConnectError> {
         let until = from_now(wishes.patience);
         let opening = opening(session, until, &|| true).ok_or_else(|| ConnectError {
-            object: path.display().to_string(),
+            object: baio_engine::path_name(path),
             errno: Errno::EPROTONOSUPPORT,
             what: Some("it cannot tell one opening of its volume from another".to_owned()),
             need: Some("a broker whose clients can go on with the next one".to_owned()),

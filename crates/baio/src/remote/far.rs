@@ -105,7 +105,7 @@ pub(super) fn arena(memory: &SessionMemory, name: &str) -> Result<Arc<Arena>> {
 
 /// Why there is no session, in this crate's words.
 pub(super) fn unconnected(error: ConnectError, path: &Path) -> Error {
-    let object = path.display().to_string();
+    let object = baio_engine::path_name(path);
     if let Some(failed) = error.refused {
         return Error::new("connect to", object, Fault::Told(failed));
     }

@@ -260,7 +260,7 @@ impl Remote {
         };
         let connected = Session::connect(path, &wishes).map_err(|error| far::unconnected(error, path));
         let connected = connected.and_then(|session| far::client(session, path, &wishes, limit));
-        trace::link_opened(|| path.display().to_string(), connected.as_ref().map(drop));
+        trace::link_opened(|| baio_engine::path_name(path), connected.as_ref().map(drop));
         let (client, uid) = connected?;
         let own = Identity::effective();
         Ok(Remote(Arc::new(Owner {

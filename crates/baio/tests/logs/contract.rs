@@ -81,12 +81,12 @@ pub(crate) fn a_log_is_made_where_none_was_ever_made<L: Made>(rig: &Rig) {
 pub(crate) fn nobody_waits_for_a_record_that_is_nobodys<L: Made>(rig: &Rig) {
     let link = rig.link::<L>();
     let log = create(rig, &link);
-    let last = log.append(&numbered(1)).unwrap();
+    let last = log.append_durable(&numbered(1)).wait().unwrap();
     let is_told = |error: &baio::Error| {
         assert!(matches!(fault(error), Some(LogError::NotYet { .. })), "{error}");
         assert_eq!(error.code(), "EINVAL");
     };
-    for lsn in [last.0 + 1000, 1 << 40, u64::MAX] {
+    for lsn in [log.end_lsn().0 + 8, 1 << 40, u64::MAX] {
         is_told(&log.durable(Lsn(lsn)).wait().unwrap_err());
         is_told(&log.durable(Lsn(lsn)).wait_within(Duration::from_secs(60)).unwrap_err());
     }

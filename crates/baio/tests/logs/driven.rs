@@ -118,8 +118,7 @@ fn the_driver_leaves() {
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         let driven = link.drive();
-        let far = baio::Lsn(log.end_lsn().0 + (1 << 20));
-        let waiting = tokio::task::spawn_local(log.durable(far));
+        let waiting = tokio::task::spawn_local(log.durable(log.end_lsn()));
         let mut driven = Box::pin(driven);
         for _ in 0..3 {
             tokio::select! {

@@ -250,7 +250,8 @@ pub(super) fn checked(report: CheckReport, names: &Names) -> Answer {
         repair: match problem.repair {
             Repair::Repaired => RepairWords::Repaired,
             Repair::Repairable => RepairWords::Repairable,
-            Repair::Lost => RepairWords::Lost,
+            // The words have none for what was not read: the text says it, and it is as little sound.
+            Repair::Lost | Repair::Unread => RepairWords::Lost,
         },
     });
     Answer::Checked(Box::new(CheckWords {

@@ -73,6 +73,7 @@ impl From<CheckReport> for Checked {
                 Repair::Repaired => "repaired",
                 Repair::Repairable => "repairable",
                 Repair::Lost => "lost",
+                Repair::Unread => "unread",
             },
         });
         Checked {

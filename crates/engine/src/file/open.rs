@@ -1,6 +1,8 @@
 //! Opening a file of this kernel: by its path, with one description or both, or by a descriptor that somebody else opened.
 
+use std::fmt::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -85,6 +87,30 @@ impl Open {
     }
 }
 
+/// A path as messages and metrics call it. Bytes that are no UTF-8 are escaped, as a shell would have them (`$'/tmp/\xff'`), so that two
+/// paths never have one name.
+#[must_use]
+pub fn path_name(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.to_owned();
+    }
+    let mut name = String::from("$'");
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if matches!(letter, '\\' | '\'') {
+                name.push('\\');
+            }
+            name.push(letter);
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(name, "\\x{byte:02x}");
+        }
+    }
+    name.push('\'');
+    name
+}
+
 impl File {
     /// Opens `path`.
     ///
@@ -94,7 +120,7 @@ impl File {
     /// # Errors
     /// What the system said, with the path and, where there is one, the cure.
     pub fn open(path: &Path, options: &Open) -> Result<File, SetupError> {
-        let name = path.display().to_string();
+        let name = path_name(path);
         let first = match options.descriptions {
             Descriptions::Both => Caching::Kernel,
             Descriptions::Only(caching) => caching,

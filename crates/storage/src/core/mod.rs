@@ -56,7 +56,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use baio_engine::{Buffer, Completion, Config, Engine, Errno, File, Kind, Open, Stats, Wait};
+use baio_engine::{Buffer, Completion, Config, Engine, Errno, File, Kind, Open, Stats, Wait, path_name};
 
 use self::operations::Running;
 pub use self::operations::{OperationId, Watch};
@@ -224,7 +224,7 @@ impl Core {
         let mut engine = Core::plain_engine()?;
         let superblock = format::format(&mut engine, path, options)?;
         let free = crate::segment::free_set::FreeSet::new(superblock.geometry().data_blocks, 0)
-            .map_err(|error| Error::new("format", path.display().to_string(), Fault::Corrupt(error.to_string())))?;
+            .map_err(|error| Error::new("format", path_name(path), Fault::Corrupt(error.to_string())))?;
         let device_bytes = options.size_bytes.unwrap_or_else(|| superblock.layout().end());
         Ok(inspect::volume_info(&superblock, device_bytes, &free, 0))
     }
@@ -365,7 +365,7 @@ impl Core {
     /// # Errors
     /// What the system said.
     pub fn open_file(&mut self, path: &Path, options: &Open) -> Result<Handle> {
-        let name = path.display().to_string();
+        let name = path_name(path);
         let file = File::open(path, options).map_err(|error| Error::new("open", &name, error))?;
         Ok(self.add_file(file, if options.write { Access::Write } else { Access::Read }))
     }

@@ -128,7 +128,9 @@ impl fmt::Display for LogError {
             } => f.write_str("this is a forked child, and the log is its parent's: open a log of its own there"),
             LogError::Failed { errno, lsn } => write!(
                 f,
-                "a write failed ({errno}): nothing from LSN {lsn} on is acknowledged; repair the device, and open the log again"
+                "{}: nothing from LSN {lsn} on is acknowledged; {}, and open the log again",
+                happened("a write failed", *errno),
+                way_out(*errno)
             ),
             LogError::Lost { end, next } => write!(
                 f,
@@ -187,10 +189,34 @@ impl fmt::Display for LogError {
             LogError::NoMemory => f.write_str("no memory for a batch: give the core a larger arena"),
             LogError::Read { errno, offset } => write!(
                 f,
-                "byte {offset} of the area could not be read ({errno}), which says nothing of what is there: see to the device and open the log again, or copy it to a sound one (`baio dd conv=noerror,sync`) and open the copy"
+                "{}, which says nothing of what is there: {}, and open the log again{}",
+                happened(&format!("byte {offset} of the area could not be read"), *errno),
+                way_out(*errno),
+                match *errno {
+                    Errno::EPIPE => "",
+                    _ => ", or copy it to a sound device (`baio dd conv=noerror,sync`) and open the copy",
+                }
             ),
             LogError::Busy => f.write_str("the log is doing that already"),
         }
+    }
+}
+
+/// What has happened: the device has failed, or who was asked to do it has ended.
+fn happened(what: &str, errno: Errno) -> String {
+    match errno {
+        Errno::EPIPE => format!("{what}, as the service or broker of the volume has ended"),
+        errno => format!("{what} ({errno})"),
+    }
+}
+
+/// What there is to do before the log is opened again.
+fn way_out(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EPIPE => "connect again",
+        Errno::EFBIG => "raise the limit of file size (`ulimit -f`)",
+        Errno::ENOSPC | Errno::EDQUOT => "make room where the file lies",
+        _ => "see to the device",
     }
 }
 

@@ -295,6 +295,14 @@ impl LogPart {
         self.fail(errno, self.shared.durable())
     }
 
+    /// Whoever carries out its I/Os has ended: nothing becomes durable any more, and who waits hears why.
+    pub fn driver_ended(&mut self, errno: Errno) {
+        let life = self.shared.lock().life.clone();
+        if matches!(life, Life::Opening | Life::Open | Life::Paused) {
+            self.fail(errno, self.shared.durable());
+        }
+    }
+
     fn fail(&mut self, errno: Errno, lost_from: u64) -> LogError {
         let mut front = self.shared.lock();
         front.lost_from = front.lost_from.min(lost_from);

@@ -20,6 +20,7 @@
 //! | `driven` | what its driver asks before it sleeps |
 //! | `jobs` | requests that change the log, one after the other |
 //! | `headers` | the two copies of the header |
+//! | `begin` | how a log begins |
 //! | `make`, `zero` | making, and whether one was ever made; what is new is written once |
 //! | `opening`, `scan`, `chain` | opening; finding the end; which batch follows which |
 //! | `seen` | what a read gave: nothing judges what was not read |
@@ -33,6 +34,7 @@
 //! The format stands in `docs/log-format.md`.
 
 mod appender;
+mod begin;
 mod chain;
 mod driven;
 mod error;
@@ -68,6 +70,7 @@ use baio_engine::{Arena, Buffer, Errno, Memory, Time};
 
 use crate::slot_map::{SlotKey, SlotMap};
 use appender::Shared;
+use begin::Maker;
 use flights::Flights;
 use format::{Head, Header};
 use front::{Front, Life};
@@ -75,9 +78,9 @@ use headers::Headers;
 use index::Index;
 use jobs::{Job, Running};
 use read::Reads;
-use recent::Recent;
 
 pub use appender::{Appender, LogBell, WaitKey};
+pub use begin::LogStart;
 pub use error::LogError;
 pub use flights::BATCH_CLASSES;
 pub use options::LogOptions;
@@ -311,36 +314,6 @@ pub struct LogPart {
     counts: PartCounts,
 }
 
-/// What a new log is given.
-#[derive(Clone, Copy, Debug)]
-struct Maker {
-    uuid: [u8; 16],
-    salt: Salt,
-}
-
-/// How a log begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogStart {
-    /// The one that is there is recovered.
-    Open,
-    /// A new one is made; what is there is lost.
-    Create,
-    /// The one that is there, or a new one where none was ever made.
-    OpenOrCreate,
-}
-
-impl LogStart {
-    /// What is being done, for messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            LogStart::Open => "open the log in",
-            LogStart::Create => "create the log in",
-            LogStart::OpenOrCreate => "open or create the log in",
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct PartCounts {
     headers: u64,
@@ -354,111 +327,6 @@ impl fmt::Debug for Front {
 }
 
 impl LogPart {
-    /// A new log in an area of so many bytes, in which nothing is kept. It is made by the I/Os of `next_io`, and the request
-    /// [`LogRequest::Open`] ends when it is. The salt is random, and nobody's but this log's.
-    ///
-    /// # Errors
-    /// `BadOptions`, `BadSize` with what is needed, `NoMemory`.
-    pub fn create(
-        arena: &Arc<Arena>,
-        size_bytes: u64,
-        uuid: [u8; 16],
-        salt: Salt,
-        options: &LogOptions,
-    ) -> Result<LogPart, LogError> {
-        let header = options.header(size_bytes, uuid, salt)?;
-        let mut part = LogPart::of(arena, size_bytes, options);
-        part.create_by(header)?;
-        Ok(part)
-    }
-
-    /// A log that begins like this, in an area of so many bytes. The bytes are random, and are a new one's uuid and salt.
-    ///
-    /// # Errors
-    /// As [`LogPart::create`].
-    pub fn begin_as(
-        arena: &Arc<Arena>,
-        start: LogStart,
-        size_bytes: u64,
-        (uuid, salt): ([u8; 16], Salt),
-        options: &LogOptions,
-    ) -> Result<LogPart, LogError> {
-        match start {
-            LogStart::Open => LogPart::open(arena, size_bytes, options),
-            LogStart::Create => LogPart::create(arena, size_bytes, uuid, salt, options),
-            LogStart::OpenOrCreate => LogPart::open_or_create(arena, size_bytes, uuid, salt, options),
-        }
-    }
-
-    /// The log that is in an area of so many bytes. It is recovered by the I/Os of `next_io`, and the request
-    /// [`LogRequest::Open`] ends when it is, or could not be.
-    ///
-    /// # Errors
-    /// `BadOptions`; `NoMemory`.
-    pub fn open(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> Result<LogPart, LogError> {
-        options.check()?;
-        let mut part = LogPart::of(arena, size_bytes, options);
-        part.open_by();
-        Ok(part)
-    }
-
-    /// The log that is in an area of so many bytes; where none was ever made it is made, as [`LogPart::create`] makes one. None was
-    /// made where there are zeroes and nothing else, or where a making was cut off. Anything else is not written over.
-    ///
-    /// # Errors
-    /// As [`LogPart::open`]. That the area is too small for a new log is told by the request.
-    pub fn open_or_create(
-        arena: &Arc<Arena>,
-        size_bytes: u64,
-        uuid: [u8; 16],
-        salt: Salt,
-        options: &LogOptions,
-    ) -> Result<LogPart, LogError> {
-        let mut part = LogPart::open(arena, size_bytes, options)?;
-        part.maker = Some(Maker { uuid, salt });
-        Ok(part)
-    }
-
-    /// The log that is in an area of so many bytes, to be read only: nothing is written, no epoch raised, nothing appended.
-    /// [`LogRequest::Open`] tells what an opening would find. Beside another who writes it, what is read may be gone already.
-    ///
-    /// # Errors
-    /// As [`LogPart::open`].
-    pub fn look(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> Result<LogPart, LogError> {
-        let mut part = LogPart::open(arena, size_bytes, options)?;
-        part.only_looks = true;
-        Ok(part)
-    }
-
-    fn of(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> LogPart {
-        LogPart {
-            shared: Arc::new(Shared::new(Front::new(arena), Recent::new(options.recent_bytes))),
-            arena: Arc::clone(arena),
-            options: *options,
-            size_bytes,
-            headers: Headers::default(),
-            header: None,
-            ios: SlotMap::default(),
-            outgoing: VecDeque::new(),
-            flights: Flights::default(),
-            jobs: VecDeque::new(),
-            running: None,
-            reads: Reads::default(),
-            index: Index::default(),
-            recovered: Recovered::default(),
-            head: Head::default(),
-            truncated_for: 0,
-            block_buffer: None,
-            only_looks: false,
-            maker: None,
-            gather_since: None,
-            now: Time(0),
-            next_request: 0,
-            done: VecDeque::new(),
-            counts: PartCounts::default(),
-        }
-    }
-
     /// Batches take so many bytes of the arena at most, where they can be made short enough: what others need of it stays. Before it is
     /// opened, and anything is asked of it.
     ///

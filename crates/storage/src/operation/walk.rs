@@ -4,14 +4,14 @@
 //! page, so that one bad page costs that page; a bucket that the table alone does not decide is decided by its mirror, in memory.
 //! The operation has the table token meanwhile: what it sees is the table of one moment.
 
-use baio_engine::{Buffer, Completion, Durability, Request};
+use baio_engine::{Buffer, Completion, Durability, Errno, Request};
 
 use crate::error::{Error, Fault, Result};
 use crate::operation::{CALLED_OFF, Context, Part};
 use crate::segment::bucket::{self, BucketError, BucketId, Image, Pair};
 use crate::segment::inode::Inode;
 use crate::segment::layout::{BUCKET_BYTES, Place};
-use crate::segment::page::PAGE_BYTES;
+use crate::segment::page::{PAGE_BYTES, PageRead};
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::table::{self, Doubt, Healing};
@@ -83,11 +83,17 @@ impl Stretch {
         self.len / PAGE_BYTES
     }
 
-    /// A page by its number; empty if it could not be read, or not whole.
-    fn page(&self, number: usize) -> &[u8] {
+    /// A page by its number. One that is not whole was not read.
+    fn page(&self, number: usize) -> PageRead<'_> {
         let at = number * PAGE_BYTES;
         let bytes = self.buffer.as_ref().and_then(|bytes| bytes.get(at..at + PAGE_BYTES));
-        bytes.filter(|_| !self.bad.contains(&number)).unwrap_or(&[])
+        let errno = match self.failed {
+            Some(Fault::Io(baio_engine::Error::System(errno))) => errno,
+            _ => Errno::EIO,
+        };
+        bytes
+            .filter(|_| !self.bad.contains(&number))
+            .map_or(PageRead::Unread(errno), PageRead::Read)
     }
 
     /// Not one of the pages could be read: then it is the device that is broken, not a page.

@@ -76,7 +76,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::inode::{INODE_BYTES, Inode, InodeError};
 use super::layout::{GENERATION_MAX, Geometry, Parity, Place, SLOTS_PER_BUCKET};
-use super::page::{self, PAGE_BYTES, Page};
+use super::page::{self, PAGE_BYTES, Page, PageRead};
 
 mod error;
 
@@ -366,8 +366,8 @@ pub struct Pair<'a> {
 const BOTH_WRITTEN_FROM: u64 = 2;
 
 impl<'a> Pair<'a> {
-    /// Judges two pages. One that could not be read, or not whole, is given as an empty slice.
-    pub fn read(even: &'a [u8], odd: &'a [u8], id: BucketId) -> Self {
+    /// Judges two pages.
+    pub fn read(even: PageRead<'a>, odd: PageRead<'a>, id: BucketId) -> Self {
         let mut pair = Self {
             even: read_one(even, id, Parity::Even),
             odd: read_one(odd, id, Parity::Odd),
@@ -415,9 +415,10 @@ impl<'a> Pair<'a> {
 }
 
 /// One page by itself: zeroes are taken for never written.
-fn read_one(bytes: &[u8], id: BucketId, parity: Parity) -> Reading<'_> {
-    let Ok(bytes) = <&[u8; PAGE_BYTES]>::try_from(bytes) else {
-        return Reading::Invalid(ImageError::Unreadable { bytes: bytes.len() });
+fn read_one(page: PageRead<'_>, id: BucketId, parity: Parity) -> Reading<'_> {
+    let bytes = match page.whole() {
+        Ok(bytes) => bytes,
+        Err(errno) => return Reading::Invalid(ImageError::Unread { errno }),
     };
     match (page::is_zero(bytes), parity) {
         (true, Parity::Even) => Reading::Valid(Image::initial(id)),
@@ -500,7 +501,9 @@ fn must_be_known(table: &Pair<'_>, mirror: &Pair<'_>, id: BucketId) -> Result<()
         }
         for copy in copies {
             match *copy {
-                Reading::Invalid(ImageError::Unreadable { .. }) => return Err(BucketError::Unread { bucket, parity }),
+                Reading::Invalid(ImageError::Unread { errno }) => {
+                    return Err(BucketError::Unread { bucket, parity, errno });
+                }
                 Reading::Invalid(ImageError::Epoch { found, newest }) => {
                     return Err(BucketError::TooNew { bucket, found, newest });
                 }

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use baio_engine::Errno;
+
 /// Bytes of a metadata page, whatever the block size of the volume.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -14,6 +16,28 @@ pub const PAGE_BYTES_U64: u64 = PAGE_BYTES as u64;
 
 /// The page that was never written.
 static ZERO: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
+/// What a read of a page gave. Nothing judges what was not read: an error of the device says nothing of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageRead<'a> {
+    /// These bytes; fewer than a page where the device ends.
+    Read(&'a [u8]),
+    /// Nobody knows what is there, and why.
+    Unread(Errno),
+}
+
+impl<'a> PageRead<'a> {
+    /// All of a page; one that is not whole was not read.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn whole(self) -> Result<&'a [u8; PAGE_BYTES], Errno> {
+        match self {
+            PageRead::Read(bytes) => bytes.try_into().map_err(|_| Errno::EIO),
+            PageRead::Unread(errno) => Err(errno),
+        }
+    }
+}
 
 /// An owned metadata page, ready to be written.
 #[derive(Clone, PartialEq, Eq)]

@@ -51,7 +51,7 @@ use super::page::{self, PAGE_BYTES, Page};
 mod choose;
 mod error;
 
-pub use choose::{Chosen, Mixed, agreed_newer, choose, choose_single, rear_copies_at, recognise};
+pub use choose::{Chosen, Mixed, agreed_newer, choose, choose_single, decode, rear_copies_at, recognise};
 pub use error::SuperblockError;
 
 /// The first eight bytes of every superblock.

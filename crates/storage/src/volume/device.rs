@@ -5,6 +5,7 @@
 //! write has landed: whoever gets it knows that nothing of the old owner is still under way.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use baio_engine::{
@@ -47,8 +48,31 @@ pub(crate) struct Device {
     pub(crate) caching: Caching,
     /// Whom the file or device belongs to; a disk of the simulation belongs to nobody.
     owner_uid: Option<u32>,
+    /// The first read that failed, for whoever must have read everything.
+    unread: Unread,
     /// Of a loop device, the file behind it: locked as well, because whoever opens that one meets no lock of the device.
     backing: Option<Backing>,
+}
+
+/// The first read that failed: where, and why.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unread(Arc<Mutex<Option<(u64, Errno)>>>);
+
+impl Unread {
+    fn lock(&self) -> MutexGuard<'_, Option<(u64, Errno)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// That nothing was left unread.
+    ///
+    /// # Errors
+    /// The first read that failed.
+    pub(crate) fn must_be_none(&self, operation: &'static str, name: &str) -> Result<()> {
+        match *self.lock() {
+            None => Ok(()),
+            Some((offset, errno)) => Err(Error::new(operation, name, errno).at(offset)),
+        }
+    }
 }
 
 /// The file behind a loop device, locked as long as this is there.
@@ -70,7 +94,7 @@ impl Drop for Backing {
 impl Device {
     /// Opens and locks a volume's file. Direct, unless the file system has no direct I/O.
     pub(crate) fn open(path: &Path, hold: Hold) -> Result<Device> {
-        let name = path.display().to_string();
+        let name = baio_engine::path_name(path);
         refuse_streams(path, &name)?;
         let options = |caching| Open {
             write: hold == Hold::Exclusive,
@@ -98,6 +122,7 @@ impl Device {
             owner_uid: file.owner_uid(),
             file,
             caching,
+            unread: Unread::default(),
             backing,
         })
     }
@@ -115,6 +140,7 @@ impl Device {
             owner_uid: file.owner_uid(),
             file,
             caching,
+            unread: Unread::default(),
             backing: None,
         })
     }
@@ -125,6 +151,7 @@ impl Device {
             file,
             caching: Caching::Direct,
             owner_uid: None,
+            unread: Unread::default(),
             backing: None,
         }
     }
@@ -163,6 +190,9 @@ impl Device {
         let buffer = self.buffer(engine, len)?;
         let request = Request::read(&self.file, offset, buffer, self.policy(Durability::None));
         let completion = engine.run(request);
+        if let Err(baio_engine::Error::System(errno)) = completion.result {
+            self.note_unread(offset, errno);
+        }
         let got = self.outcome("read", offset, &completion)? as usize;
         let mut buffer = completion
             .memory
@@ -170,6 +200,16 @@ impl Device {
             .ok_or_else(|| Error::new("read", self.name(), baio_engine::Error::Indeterminate))?;
         buffer.set_len(got);
         Ok(buffer)
+    }
+
+    /// A read has failed, also one that is tried again in pieces.
+    pub(crate) fn note_unread(&self, offset: u64, errno: Errno) {
+        self.unread.lock().get_or_insert((offset, errno));
+    }
+
+    /// What could not be read since the device was opened, to be asked also when somebody else has the device.
+    pub(crate) fn unread(&self) -> Unread {
+        self.unread.clone()
     }
 
     /// Writes some bytes and waits for that alone: others may have requests under way.

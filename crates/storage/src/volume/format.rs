@@ -60,7 +60,7 @@ pub(crate) fn format(engine: &mut Engine, path: &Path, format: &Format) -> Resul
     if !existed && format.size_bytes.is_none() {
         let missing = Error::new(
             "format",
-            path.display().to_string(),
+            baio_engine::path_name(path),
             Fault::BadSize("no such file, and no size to make one".into()),
         );
         return Err(missing);
@@ -129,7 +129,7 @@ fn plan(path: &Path, size_bytes: u64, format: &Format) -> Result<Layout> {
     let max = format.max_size_bytes.unwrap_or(size_bytes);
     Layout::plan(size_bytes, max, format.block_size, format.segments)
         .map(|(_, layout)| layout)
-        .map_err(|error| Error::new("format", path.display().to_string(), error))
+        .map_err(|error| Error::new("format", baio_engine::path_name(path), error))
 }
 
 /// Bytes of a device that are looked at in any case from its beginning, and to its end: what keeps its marks there.

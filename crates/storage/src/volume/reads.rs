@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 
-use baio_engine::{Buffer, Completion, Durability, Engine, Request, RequestId, Wait};
+use baio_engine::{Buffer, Completion, Durability, Engine, Errno, Request, RequestId, Wait};
 
 use crate::error::{Error, Fault, Result};
-use crate::segment::page::PAGE_BYTES;
+use crate::segment::page::{PAGE_BYTES, PageRead};
 use crate::volume::device::Device;
 
 /// Bytes of a read.
@@ -28,8 +28,11 @@ pub(crate) struct Chunk<'a> {
     len: usize,
     bytes: &'a [u8],
     /// Pages that could not be read.
-    bad: &'a [usize],
+    bad: &'a [BadPage],
 }
+
+/// A page of a chunk, by its number, that could not be read.
+type BadPage = (usize, Errno);
 
 impl<'a> Chunk<'a> {
     /// How many units of so many bytes it has.
@@ -37,12 +40,14 @@ impl<'a> Chunk<'a> {
         self.len as u64 / bytes
     }
 
-    /// A page by its number in the chunk; empty if it could not be read, or not whole.
-    pub(crate) fn page(&self, number: usize) -> &'a [u8] {
+    /// A page by its number in the chunk. One that is not whole was not read.
+    pub(crate) fn page(&self, number: usize) -> PageRead<'a> {
         let at = number.saturating_mul(PAGE_BYTES);
-        match self.bytes.get(at..at.saturating_add(PAGE_BYTES)) {
-            Some(page) if !self.bad.contains(&number) => page,
-            _ => &[],
+        let bad = self.bad.iter().find(|(page, _)| *page == number);
+        match (bad, self.bytes.get(at..at.saturating_add(PAGE_BYTES))) {
+            (Some((_, errno)), _) => PageRead::Unread(*errno),
+            (None, Some(page)) => PageRead::Read(page),
+            (None, None) => PageRead::Unread(Errno::EIO),
         }
     }
 }
@@ -52,7 +57,7 @@ pub(crate) struct Pages {
     offset: u64,
     len: usize,
     buffer: Buffer,
-    bad: Vec<usize>,
+    bad: Vec<BadPage>,
 }
 
 impl Pages {
@@ -100,7 +105,7 @@ fn read_singly(
     offset: u64,
     len: usize,
     into: &mut Buffer,
-    bad: &mut Vec<usize>,
+    bad: &mut Vec<BadPage>,
 ) -> Result<()> {
     into.set_len(len);
     let mut failed = None;
@@ -109,9 +114,9 @@ fn read_singly(
         let at = number * PAGE_BYTES;
         match device.read(engine, offset + at as u64, PAGE_BYTES) {
             Ok(page) if page.len() == PAGE_BYTES => into[at..at + PAGE_BYTES].copy_from_slice(&page),
-            Ok(_) => bad.push(number),
+            Ok(_) => bad.push((number, Errno::EIO)),
             Err(error) => {
-                bad.push(number);
+                bad.push((number, error.errno().unwrap_or(Errno::EIO)));
                 failed = Some(error);
             }
         }
@@ -327,10 +332,12 @@ impl Reads<'_> {
         match result {
             // What lies behind the end of the device is no page; before it, a read that stops has met a bad one.
             Ok(got) if (got as usize) < flight.len && flight.offset + u64::from(got) < self.device.size()? => {
+                self.device.note_unread(flight.offset + u64::from(got), Errno::EIO);
                 read_singly(engine, self.device, flight.offset, flight.len, &mut buffer, &mut bad)?;
             }
             Ok(got) => buffer.set_len(got as usize),
-            Err(baio_engine::Error::System(_)) => {
+            Err(baio_engine::Error::System(errno)) => {
+                self.device.note_unread(flight.offset, errno);
                 read_singly(engine, self.device, flight.offset, flight.len, &mut buffer, &mut bad)?;
             }
             Err(error) => return Err(Error::new("read", self.device.name(), error).at(flight.offset)),

@@ -33,7 +33,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::error::Result;
 use crate::segment::layout::{BITMAP_BLOCKS_PER_PAGE, Layout};
-use crate::segment::page::{self, PAGE_BYTES, PAGE_BYTES_U64};
+use crate::segment::page::{self, PAGE_BYTES, PAGE_BYTES_U64, PageRead};
 use crate::segment::superblock::{SnapshotNote, Superblock};
 use crate::volume::accounts::{Account, Accounts, Limits, Usage};
 use crate::volume::contents::Contents;
@@ -135,10 +135,10 @@ impl PageId {
     }
 
     /// The page, if it is the one asked for; else why not.
-    fn check<'a>(&self, bytes: &'a [u8]) -> std::result::Result<&'a RawPage, String> {
-        let Ok(bytes) = <&[u8; PAGE_BYTES]>::try_from(bytes) else {
-            return Err(format!("{} of {PAGE_BYTES} bytes could be read", bytes.len()));
-        };
+    fn check<'a>(&self, page: PageRead<'a>) -> std::result::Result<&'a RawPage, String> {
+        let bytes = page
+            .whole()
+            .map_err(|errno| format!("a page of it could not be read ({errno})"))?;
         let raw: &RawPage = zerocopy::transmute_ref!(bytes);
         let computed = page::checksum(bytes, CHECKSUM_AT);
         if raw.magic != self.kind.magic() {
@@ -297,7 +297,7 @@ pub(crate) fn read(
             if !error.is_the_devices() {
                 return Err(error);
             }
-            fault = fault.or(Some((range.0, format!("it cannot be read: {}", error.fault))));
+            fault = fault.or(Some((range.0, format!("it could not be read ({})", error.code()))));
         }
     }
     let Contents { free, accounts, .. } = &contents;

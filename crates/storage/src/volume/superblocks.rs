@@ -1,10 +1,10 @@
 //! Reading and updating the four copies of the superblock.
 
-use baio_engine::{Durability, Engine};
+use baio_engine::{Durability, Engine, Errno};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::{SUPERBLOCK_COPIES, SUPERBLOCK_STEP};
-use crate::segment::page::PAGE_BYTES;
+use crate::segment::page::{PAGE_BYTES, PageRead};
 use crate::segment::superblock::{self, Chosen, Superblock, SuperblockError};
 use crate::volume::device::Device;
 
@@ -26,11 +26,11 @@ pub(crate) fn read_copy(
     copy: u8,
 ) -> Result<std::result::Result<u64, SuperblockError>> {
     let page = CopyPage::read(engine, device, at)?;
-    Ok(Superblock::decode(&page.bytes, copy).map(|superblock| superblock.sequence))
+    Ok(superblock::decode(page.page(), copy).map(|superblock| superblock.sequence))
 }
 
 /// What decides between the four copies.
-type Choose = fn([&[u8]; SUPERBLOCK_COPIES]) -> std::result::Result<Chosen, SuperblockError>;
+type Choose = fn([PageRead<'_>; SUPERBLOCK_COPIES]) -> std::result::Result<Chosen, SuperblockError>;
 
 /// The same for a check: whatever the size of the device, and with a single copy left, wherever it is.
 pub(crate) fn find_any(engine: &mut Engine, device: &Device) -> Result<Chosen> {
@@ -46,44 +46,55 @@ pub(crate) fn find_left(engine: &mut Engine, device: &Device) -> Result<Chosen> 
 /// for a volume of 2 TiB of the usual shape. `check` looks everywhere.
 const SEARCH_MAX: u64 = 1 << 16;
 
-/// A copy as it was read; empty where it could not be, so that the others still decide.
-struct CopyPage {
-    bytes: Vec<u8>,
-    failed: Option<Error>,
+/// A copy as it was read; or why it was not: the others may still decide.
+enum CopyPage {
+    Read(Vec<u8>),
+    Unread(Error),
 }
 
 impl CopyPage {
     fn read(engine: &mut Engine, device: &Device, at: u64) -> Result<CopyPage> {
         match device.read(engine, at, PAGE_BYTES) {
-            Ok(page) => Ok(CopyPage {
-                bytes: page.to_vec(),
-                failed: None,
-            }),
-            Err(error) if error.is_the_devices() => Ok(CopyPage {
-                bytes: Vec::new(),
-                failed: Some(error.during("read a superblock of")),
-            }),
+            Ok(page) => Ok(CopyPage::Read(page.to_vec())),
+            Err(error) if error.is_the_devices() => Ok(CopyPage::Unread(error.during("read a superblock of"))),
             Err(error) => Err(error),
         }
     }
+
+    fn page(&self) -> PageRead<'_> {
+        match self {
+            CopyPage::Read(bytes) => PageRead::Read(bytes),
+            CopyPage::Unread(error) => PageRead::Unread(error.errno().unwrap_or(Errno::EIO)),
+        }
+    }
+
+    fn failed(&self) -> Option<Error> {
+        match self {
+            CopyPage::Read(_) => None,
+            CopyPage::Unread(error) => Some(error.clone()),
+        }
+    }
 }
+
+/// A copy at which nobody has looked.
+const UNSEEN: PageRead<'_> = PageRead::Unread(Errno::EIO);
 
 fn find(engine: &mut Engine, device: &Device, choose: Choose, search_max: u64) -> Result<Chosen> {
     let front = [
         CopyPage::read(engine, device, 0)?,
         CopyPage::read(engine, device, SUPERBLOCK_STEP)?,
     ];
-    let [first, second] = [&front[0].bytes[..], &front[1].bytes[..]];
-    let alone = choose([first, second, &[], &[]]);
+    let [first, second] = front.each_ref().map(CopyPage::page);
+    let alone = choose([first, second, UNSEEN, UNSEEN]);
     let mut places = superblock::rear_copies_at([first, second]);
     // Two copies that agree on a newer format have said it all.
-    let is_newer = superblock::agreed_newer([first, second, &[], &[]]).is_some();
+    let is_newer = superblock::agreed_newer([first, second, UNSEEN, UNSEEN]).is_some();
     let mut searched = Searched::default();
     if places.is_empty() && !is_newer {
         searched = search(engine, device, search_max)?;
         places.extend(searched.places);
     }
-    let of_front = front.iter().find_map(|page| page.failed.clone());
+    let of_front = front.iter().find_map(CopyPage::failed);
     let mut failed = of_front.or_else(|| searched.failed.clone());
     let mut best = None;
     for [third, fourth] in places {
@@ -91,8 +102,8 @@ fn find(engine: &mut Engine, device: &Device, choose: Choose, search_max: u64) -
             CopyPage::read(engine, device, third)?,
             CopyPage::read(engine, device, fourth)?,
         ];
-        let seen = choose([first, second, &rear[0].bytes, &rear[1].bytes]);
-        failed = failed.or_else(|| rear.iter().find_map(|page| page.failed.clone()));
+        let seen = choose([first, second, rear[0].page(), rear[1].page()]);
+        failed = failed.or_else(|| rear.iter().find_map(CopyPage::failed));
         best = Some(match best {
             Some(best) => newer(best, seen),
             None => seen,
@@ -162,12 +173,12 @@ fn search(engine: &mut Engine, device: &Device, most: u64) -> Result<Searched> {
         // A page that begins before what is stored there has a part of it.
         at = at.max(data / SUPERBLOCK_STEP * SUPERBLOCK_STEP);
         let page = CopyPage::read(engine, device, at)?;
-        if let Some((_, found)) = superblock::recognise(&page.bytes, at) {
+        if let Some((_, found)) = superblock::recognise(page.page(), at) {
             let [_, _, second, third] = found.layout().superblocks_at();
             searched.places = Some([second, third]);
             break;
         }
-        searched.failed = searched.failed.or(page.failed);
+        searched.failed = searched.failed.or_else(|| page.failed());
         at += SUPERBLOCK_STEP;
     }
     Ok(searched)
@@ -212,7 +223,7 @@ pub(crate) fn must_be_ours(engine: &mut Engine, device: &Device, ours: &Superblo
     let (mut found_ours, mut failed) = (false, None);
     for (copy, at) in (0u8..).zip(ours.layout().superblocks_at()) {
         let page = CopyPage::read(engine, device, at)?;
-        match Superblock::decode(&page.bytes, copy) {
+        match superblock::decode(page.page(), copy) {
             Ok(found) if found == *ours => found_ours = true,
             // A copy that lost its last write is no other owner.
             Ok(found) if found.uuid == ours.uuid && found.sequence < ours.sequence => {}
@@ -225,7 +236,7 @@ pub(crate) fn must_be_ours(engine: &mut Engine, device: &Device, ours: &Superblo
                 )
                 .at(at));
             }
-            Err(_) => failed = failed.or(page.failed),
+            Err(_) => failed = failed.or_else(|| page.failed()),
         }
     }
     match failed {
@@ -266,6 +277,7 @@ fn write_copies(engine: &mut Engine, device: &Device, superblock: &Superblock, c
 pub(crate) fn fault(error: SuperblockError) -> Fault {
     let text = error.to_string();
     match error {
+        SuperblockError::Unread { errno } => errno.into(),
         SuperblockError::NotVolume => Fault::NotVolume(text),
         SuperblockError::Short { .. } => Fault::NotVolume("it is too small for a baio volume".into()),
         SuperblockError::Version { .. } | SuperblockError::Features { .. } => Fault::Version(text),

@@ -1,13 +1,13 @@
 //! The inode table, read from end to end: by an open, which heals what a crash left half-written, and by the commands that
 //! only look.
 
-use baio_engine::{Buffer, Engine};
+use baio_engine::{Buffer, Engine, Errno};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::{self, BucketError, BucketId, Image, Pair};
 use crate::segment::inode::{Inode, InodeError};
 use crate::segment::layout::{BUCKET_BYTES, Place, SLOTS_PER_BUCKET};
-use crate::segment::page::PAGE_BYTES;
+use crate::segment::page::{PAGE_BYTES, PageRead};
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
@@ -97,16 +97,17 @@ impl BucketCopy {
         let table = self.pair(&self.table);
         let image = match &self.mirror {
             Some(mirror) => bucket::newest_of_four(&table, &self.pair(mirror), self.id),
-            None => bucket::view_with_mirror(&table, &self.pair(&[]), self.id),
+            None => bucket::view_with_mirror(&table, &self.pair(&[]), self.id), // Nobody has read it.
         };
         image.map_err(|error| fault_of(self.at, error))
     }
 
     fn pair<'a>(&self, bytes: &'a [u8]) -> Pair<'a> {
-        // What the device did not give is judged as unreadable.
-        let even = bytes.get(..PAGE_BYTES).unwrap_or(&[]);
-        let odd = bytes.get(PAGE_BYTES..2 * PAGE_BYTES).unwrap_or(&[]);
-        Pair::read(even, odd, self.id).up_to(self.epoch)
+        let page = |at: usize| {
+            let page = bytes.get(at..at + PAGE_BYTES);
+            page.map_or(PageRead::Unread(Errno::EIO), PageRead::Read)
+        };
+        Pair::read(page(0), page(PAGE_BYTES), self.id).up_to(self.epoch)
     }
 }
 
@@ -212,8 +213,8 @@ pub(crate) fn look(
     settle(engine, device, superblock, doubt, bucket, pages, visit)
 }
 
-/// The two images of a bucket in the table or in the mirror; none where neither can be read, as the other place has both.
-struct Images(Option<reads::Pages>);
+/// The two images of a bucket in the table or in the mirror; or why neither can be read: the other place may have both.
+struct Images(std::result::Result<reads::Pages, Errno>);
 
 impl Images {
     fn read(
@@ -226,14 +227,17 @@ impl Images {
         let at = superblock.layout().bucket_at(bucket, place);
         let at = at.ok_or_else(|| undecided(device, superblock, bucket, BucketError::Lost { bucket }))?;
         match reads::read_pages(engine, device, at, BUCKET_BYTES as usize) {
-            Ok(pages) => Ok(Images(Some(pages))),
-            Err(error) if error.is_the_devices() => Ok(Images(None)),
+            Ok(pages) => Ok(Images(Ok(pages))),
+            Err(error) if error.is_the_devices() => Ok(Images(Err(error.errno().unwrap_or(Errno::EIO)))),
             Err(error) => Err(error),
         }
     }
 
-    fn page(&self, number: usize) -> &[u8] {
-        self.0.as_ref().map_or(&[], |pages| pages.chunk().page(number))
+    fn page(&self, number: usize) -> PageRead<'_> {
+        match &self.0 {
+            Ok(pages) => pages.chunk().page(number),
+            Err(errno) => PageRead::Unread(*errno),
+        }
     }
 }
 
@@ -256,7 +260,7 @@ fn settle(
     superblock: &Superblock,
     doubt: Doubt,
     number: u64,
-    (even, odd): (&[u8], &[u8]),
+    (even, odd): (PageRead<'_>, PageRead<'_>),
     visit: &mut dyn FnMut(&Image<'_>),
 ) -> Result<()> {
     let id = BucketId {

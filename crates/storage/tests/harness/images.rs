@@ -6,7 +6,7 @@ use baio_engine::sim::Disk;
 use baio_storage::segment::bucket::{BucketId, Pair};
 use baio_storage::segment::inode::{INODE_BYTES, Inode, InodeState};
 use baio_storage::segment::layout::{BUCKET_BYTES, Place, SLOTS_PER_BUCKET};
-use baio_storage::segment::page;
+use baio_storage::segment::page::{self, PageRead};
 use baio_storage::segment::probe::SlotAddress;
 use baio_storage::segment::superblock::Superblock;
 
@@ -26,7 +26,11 @@ pub(crate) fn tamper_bytes(disk: &Disk, mut change: impl FnMut(SlotAddress, &mut
         let mut bytes = [0; BUCKET_BYTES as usize];
         disk.read(layout.bucket_at(bucket, Place::Table).unwrap(), &mut bytes);
         let uuid = superblock.uuid;
-        let pair = Pair::read(&bytes[..BLOCK], &bytes[BLOCK..], BucketId { uuid, bucket });
+        let pair = Pair::read(
+            PageRead::Read(&bytes[..BLOCK]),
+            PageRead::Read(&bytes[BLOCK..]),
+            BucketId { uuid, bucket },
+        );
         let image = pair.newest().unwrap();
         for slot in 0..SLOTS_PER_BUCKET {
             let mut bytes = *image.slot_bytes(slot).unwrap();

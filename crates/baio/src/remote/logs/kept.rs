@@ -9,7 +9,7 @@ use baio_client::{Ended, WaitPlace};
 use baio_engine::{Durability, Memory, Time};
 use baio_storage::log::{Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogPart, LogRequest, LogUsage};
 use baio_storage::{Error, Fault, Handle, HeldLog, LogId, Result, SegmentOp, SegmentRequest, Ticket, log_request_name};
-use baio_words::Errno;
+use baio_words::{Errno, RequestFault};
 
 use super::super::carried::Client;
 use super::call::{Answerer, Call};
@@ -184,7 +184,10 @@ impl Kept {
         self.ios.retain(|(ticket, id)| match client.poll(*ticket, waker) {
             Poll::Pending => true,
             Poll::Ready(Some(Ended::Request(ended))) => {
-                let result = ended.result.map_err(|error| error.fault.errno());
+                // Whatever became of it: its broker has ended, and no device has failed.
+                let has_ended = client.refusal() == Some(RequestFault::ServiceEnded);
+                let errno = |fault: RequestFault| if has_ended { Errno::EPIPE } else { fault.errno() };
+                let result = ended.result.map_err(|error| errno(error.fault));
                 // One that the kernel may still have comes without its memory, which is never lent again.
                 part.io_ended(*id, result, ended.memory);
                 false
@@ -341,6 +344,9 @@ impl Kept {
     /// As in a crash: what is under way lands, or does not. Behind it the segment is free, also when the link goes on.
     pub(super) fn leave(&mut self, client: &Arc<Client>) {
         self.leave_room(client);
+        if let (Some(part), Some(RequestFault::ServiceEnded)) = (&mut self.part, client.refusal()) {
+            part.driver_ended(Errno::EPIPE);
+        }
         for (ticket, _) in self.ios.drain(..) {
             client.abandon(ticket);
         }

@@ -109,11 +109,12 @@ impl Logs {
             _ => return None,
         };
         let what = command.name();
-        if self.desk.inbox().ends.is_some() {
-            return Some(Err(NotAsked::Refused(Fault::Stale)));
-        }
+        // That the broker has ended comes first: by that the logs have ended.
         if let Some(fault) = client.refusal() {
             return Some(Err(NotAsked::Refused(fault.into())));
+        }
+        if self.desk.inbox().ends.is_some() {
+            return Some(Err(NotAsked::Refused(Fault::Stale)));
         }
         let name = handle.and_then(|handle| client.name_of(handle));
         let (asked, answer) = asked(what, name.unwrap_or_else(|| "a closed log".to_owned()));

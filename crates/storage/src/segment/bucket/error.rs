@@ -2,16 +2,17 @@
 
 use std::fmt;
 
+use baio_engine::Errno;
+
 use crate::segment::layout::{Parity, SLOTS_PER_BUCKET};
-use crate::segment::page::PAGE_BYTES;
 
 /// Why a page is no image of its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
-    /// The page could not be read, or not whole.
-    Unreadable {
-        /// Bytes that there are.
-        bytes: usize,
+    /// The page could not be read, or not whole: nobody knows what it is.
+    Unread {
+        /// What the device said.
+        errno: Errno,
     },
     /// No magic.
     Magic,
@@ -48,7 +49,7 @@ pub enum ImageError {
 impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable { bytes } => write!(f, "{bytes} of {PAGE_BYTES} bytes could be read"),
+            Self::Unread { errno } => write!(f, "it could not be read ({errno})"),
             Self::Magic => write!(f, "no inode image is stored here"),
             Self::Checksum { found, computed } => write!(f, "checksum {found:08x}, the bytes give {computed:08x}"),
             Self::ForeignVolume => write!(f, "the image of another volume"),
@@ -76,6 +77,8 @@ pub enum BucketError {
         bucket: u64,
         /// Which of its images.
         parity: Parity,
+        /// What the device said.
+        errno: Errno,
     },
     /// An image is of an epoch that the volume has not reached, in both copies or in the only one that is left.
     TooNew {
@@ -109,10 +112,10 @@ impl fmt::Display for BucketError {
                     "bucket {bucket} has no valid image, neither in the inode table nor in its mirror"
                 )
             }
-            Self::Unread { bucket, parity } => {
+            Self::Unread { bucket, parity, errno } => {
                 write!(
                     f,
-                    "the {parity} image of bucket {bucket}: one copy cannot be read, and the other one cannot either or is damaged"
+                    "the {parity} image of bucket {bucket}: one copy cannot be read ({errno}), and the other one cannot either or is damaged"
                 )
             }
             Self::TooNew { bucket, found, newest } => {

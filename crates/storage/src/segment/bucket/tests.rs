@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use baio_engine::Errno;
+
 use super::*;
 use crate::segment::inode::tests::{GEOMETRY, live};
 
@@ -66,14 +68,17 @@ fn every_flipped_bit_is_rejected() {
     let page = chain(2).page().clone();
     for bit in 0..PAGE_BYTES * 8 {
         let flipped = flip(&page, bit);
-        assert!(read_one(flipped.as_ref(), ID, Parity::Even).is_invalid(), "bit {bit}");
+        assert!(
+            read_one(PageRead::Read(flipped.as_ref()), ID, Parity::Even).is_invalid(),
+            "bit {bit}"
+        );
     }
 }
 
 #[test]
 fn each_damage_has_its_own_error() {
     let even = chain(2).page().clone();
-    let read = |page: &Page, id, parity| match read_one(page.as_ref(), id, parity) {
+    let read = |page: &Page, id, parity| match read_one(PageRead::Read(page.as_ref()), id, parity) {
         Reading::Invalid(error) => error,
         other => panic!("{other:?}"),
     };
@@ -92,8 +97,8 @@ fn each_damage_has_its_own_error() {
         ImageError::Checksum { .. }
     ));
     assert_eq!(
-        read_one(&even.bytes()[1..], ID, Parity::Even),
-        Reading::Invalid(ImageError::Unreadable { bytes: PAGE_BYTES - 1 })
+        read_one(PageRead::Read(&even.bytes()[1..]), ID, Parity::Even),
+        Reading::Invalid(ImageError::Unread { errno: Errno::EIO })
     );
     let mut zeroth = even.clone();
     zeroth.bytes_mut()[40] = 0;
@@ -107,7 +112,7 @@ fn zeroes_are_believed_only_while_they_can_be_true() {
     let zero = Page::zeroed();
     let pages: Vec<Page> = (1..=4).map(|last| chain(last).page().clone()).collect();
     let pair = |even: &Page, odd: &Page| {
-        let pair = Pair::read(even.as_ref(), odd.as_ref(), ID);
+        let pair = Pair::read(PageRead::Read(even.as_ref()), PageRead::Read(odd.as_ref()), ID);
         (pair.is_damaged(), pair.newest().map(|image| image.generation()))
     };
     assert_eq!(pair(&zero, &zero), (false, Some(0)));
@@ -117,7 +122,10 @@ fn zeroes_are_believed_only_while_they_can_be_true() {
     assert_eq!(pair(&pages[3], &zero), (true, Some(4)));
     // A torn first update beside the initial image: the initial image is still the bucket.
     assert_eq!(pair(&zero, &flip(&pages[0], 77)), (true, Some(0)));
-    assert_eq!(Pair::read(&[], zero.as_ref(), ID).newest(), None);
+    assert_eq!(
+        Pair::read(PageRead::Unread(Errno::EIO), PageRead::Read(zero.as_ref()), ID).newest(),
+        None
+    );
     assert!(
         Image::initial(ID)
             .slots(&GEOMETRY)
@@ -129,12 +137,12 @@ fn zeroes_are_believed_only_while_they_can_be_true() {
 #[test]
 fn a_bucket_without_a_valid_image_is_named() {
     let rotten = flip(chain(1).page(), 1000);
-    let pair = Pair::read(rotten.as_ref(), rotten.as_ref(), ID);
+    let pair = Pair::read(PageRead::Read(rotten.as_ref()), PageRead::Read(rotten.as_ref()), ID);
     assert_eq!(view(&pair), View::NeedsMirror);
     assert_eq!(heal(&pair, &pair, 1, ID), Err(BucketError::Lost { bucket: 5 }));
     let never = Page::zeroed();
     assert_eq!(
-        Pair::read(&[], never.as_ref(), ID).newest(),
+        Pair::read(PageRead::Unread(Errno::EIO), PageRead::Read(never.as_ref()), ID).newest(),
         None,
         "`never` is no image that could be served"
     );
@@ -144,8 +152,8 @@ fn a_bucket_without_a_valid_image_is_named() {
 fn a_damaged_older_image_is_restored_from_its_twin() {
     let (older, newer) = (chain(3).page().clone(), chain(4).page().clone());
     let rotten = flip(&older, 500);
-    let table = Pair::read(newer.as_ref(), rotten.as_ref(), ID);
-    let mirror = Pair::read(newer.as_ref(), older.as_ref(), ID);
+    let table = Pair::read(PageRead::Read(newer.as_ref()), PageRead::Read(rotten.as_ref()), ID);
+    let mirror = Pair::read(PageRead::Read(newer.as_ref()), PageRead::Read(older.as_ref()), ID);
     let healing = heal(&table, &mirror, 0, ID).unwrap();
     assert_eq!((healing.winner.generation(), healing.rewrite), (4, &[][..]));
     let (place, image) = restore_older(&table, &mirror, &healing.winner).unwrap();
@@ -171,7 +179,8 @@ fn home(place: Place, parity: Parity) -> usize {
 }
 
 fn pairs(images: &Images) -> (Pair<'_>, Pair<'_>) {
-    let [table_even, table_odd, mirror_even, mirror_odd] = images.each_ref().map(|page| page.bytes().as_slice());
+    let [table_even, table_odd, mirror_even, mirror_odd] =
+        images.each_ref().map(|page| PageRead::Read(page.bytes().as_slice()));
     (
         Pair::read(table_even, table_odd, ID),
         Pair::read(mirror_even, mirror_odd, ID),

@@ -27,6 +27,7 @@
 
 use super::{RawSuperblock, Superblock, SuperblockError};
 use crate::segment::layout::{SUPERBLOCK_COPIES, SUPERBLOCK_STEP};
+use crate::segment::page::PageRead;
 
 /// What [`choose`] decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,13 +79,13 @@ impl Chosen {
     }
 }
 
-/// Decides which superblock is current. A copy that could not be read is given as an empty slice.
+/// Decides which superblock is current.
 ///
 /// The newest sequence with two equal valid copies wins. Two equal copies of a newer version or on unknown features
 /// refuse the volume, even if an older pair could be read: an older program must not heal over a newer one's work.
-pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
+pub fn choose(copies: [PageRead<'_>; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
     let decoded: [Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES] =
-        std::array::from_fn(|copy| Superblock::decode(copies[copy], copy as u8));
+        std::array::from_fn(|copy| decode(copies[copy], copy as u8));
     if let Some(error) = agreed_newer(copies) {
         return Err(error);
     }
@@ -152,14 +153,14 @@ fn mixed(decoded: &[Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES], cur
 /// The same for a repair: where no two copies agree, the newest valid one. All others are to be written.
 ///
 /// An opening does not believe it: the loss of that one page would silently take the volume back.
-pub fn choose_single(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
+pub fn choose_single(copies: [PageRead<'_>; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
     let no_pair = match choose(copies) {
         Err(error @ SuperblockError::NoPair { .. }) => error,
         chosen => return chosen,
     };
     let valid = (0u8..)
         .zip(copies)
-        .filter_map(|(copy, bytes)| Some((copy, Superblock::decode(bytes, copy).ok()?)));
+        .filter_map(|(copy, page)| Some((copy, decode(page, copy).ok()?)));
     let (single, current) = valid.max_by_key(|(_, superblock)| superblock.sequence).ok_or(no_pair)?;
     let heal = (0..SUPERBLOCK_COPIES as u8).filter(|copy| *copy != single).collect();
     Ok(Chosen {
@@ -169,8 +170,23 @@ pub fn choose_single(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, Super
     })
 }
 
-fn same_content(a: &[u8], b: &[u8]) -> bool {
-    match (RawSuperblock::view(a), RawSuperblock::view(b)) {
+/// What a copy says, if it was read.
+pub fn decode(page: PageRead<'_>, copy: u8) -> Result<Superblock, SuperblockError> {
+    match page {
+        PageRead::Read(bytes) => Superblock::decode(bytes, copy),
+        PageRead::Unread(errno) => Err(SuperblockError::Unread { errno }),
+    }
+}
+
+fn view(page: PageRead<'_>) -> Result<&RawSuperblock, SuperblockError> {
+    match page {
+        PageRead::Read(bytes) => RawSuperblock::view(bytes),
+        PageRead::Unread(errno) => Err(SuperblockError::Unread { errno }),
+    }
+}
+
+fn same_content(a: PageRead<'_>, b: PageRead<'_>) -> bool {
+    match (view(a), view(b)) {
         (Ok(a), Ok(b)) => a.same_content(b),
         _ => false,
     }
@@ -178,8 +194,8 @@ fn same_content(a: &[u8], b: &[u8]) -> bool {
 
 /// The newer version, or the features unknown to this program, that two equal copies agree on. Their checksums are right: one
 /// page, or two damaged ones, keep nobody out.
-pub fn agreed_newer(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Option<SuperblockError> {
-    let newer = |copy: usize| match RawSuperblock::view(copies[copy]).and_then(RawSuperblock::verify) {
+pub fn agreed_newer(copies: [PageRead<'_>; SUPERBLOCK_COPIES]) -> Option<SuperblockError> {
+    let newer = |copy: usize| match view(copies[copy]).and_then(RawSuperblock::verify) {
         Err(error @ (SuperblockError::Version { .. } | SuperblockError::Features { .. })) => Some(error),
         _ => None,
     };
@@ -203,10 +219,10 @@ fn no_pair(decoded: &[Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES]) -
 }
 
 /// Where copies 2 and 3 stand according to copies 0 and 1: nothing if neither is valid, two answers if they disagree.
-pub fn rear_copies_at(front: [&[u8]; 2]) -> Vec<[u64; 2]> {
+pub fn rear_copies_at(front: [PageRead<'_>; 2]) -> Vec<[u64; 2]> {
     let mut found: Vec<[u64; 2]> = Vec::with_capacity(2);
-    for (copy, bytes) in (0u8..).zip(front) {
-        if let Ok(superblock) = Superblock::decode(bytes, copy) {
+    for (copy, page) in (0u8..).zip(front) {
+        if let Ok(superblock) = decode(page, copy) {
             let [_, _, second, third] = superblock.layout().superblocks_at();
             if !found.contains(&[second, third]) {
                 found.push([second, third]);
@@ -217,11 +233,11 @@ pub fn rear_copies_at(front: [&[u8]; 2]) -> Vec<[u64; 2]> {
 }
 
 /// Whether the page read at byte `at` is a valid superblock that claims to stand there; which copy it is, and what it says.
-pub fn recognise(bytes: &[u8], at: u64) -> Option<(u8, Superblock)> {
+pub fn recognise(page: PageRead<'_>, at: u64) -> Option<(u8, Superblock)> {
     if at % SUPERBLOCK_STEP != 0 {
         return None;
     }
-    let raw = RawSuperblock::view(bytes).ok()?;
+    let raw = view(page).ok()?;
     let copy = u8::try_from(raw.copy()).ok()?;
     let superblock = raw.verify().ok()?;
     let claimed = *superblock.layout().superblocks_at().get(usize::from(copy))?;

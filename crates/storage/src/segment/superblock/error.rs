@@ -2,13 +2,20 @@
 
 use std::fmt;
 
+use baio_engine::Errno;
+
 use crate::segment::layout::{LayoutError, SUPERBLOCK_COPIES};
 use crate::segment::page::PAGE_BYTES;
 
 /// Why a page, or the four of them, is no superblock that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockError {
-    /// Not a whole page: the device ends before, or it could not be read.
+    /// It could not be read: nobody knows what is there.
+    Unread {
+        /// What the device said.
+        errno: Errno,
+    },
+    /// Not a whole page: the device ends before.
     Short {
         /// Bytes that there are.
         bytes: usize,
@@ -73,14 +80,15 @@ impl SuperblockError {
     /// How much this error says about the volume, compared with the errors of the other copies.
     pub(super) fn tells(&self) -> u8 {
         match self {
-            Self::Short { .. } => 0,
-            Self::NotVolume => 1,
-            Self::Checksum { .. } => 2,
-            Self::Misplaced { .. } => 3,
-            Self::Geometry { .. } => 4,
-            Self::Version { .. } => 5,
-            Self::Features { .. } => 6,
-            Self::NoPair { .. } | Self::Conflict { .. } | Self::Truncated { .. } | Self::Exhausted => 7,
+            Self::Unread { .. } => 0,
+            Self::Short { .. } => 1,
+            Self::NotVolume => 2,
+            Self::Checksum { .. } => 3,
+            Self::Misplaced { .. } => 4,
+            Self::Geometry { .. } => 5,
+            Self::Version { .. } => 6,
+            Self::Features { .. } => 7,
+            Self::NoPair { .. } | Self::Conflict { .. } | Self::Truncated { .. } | Self::Exhausted => 8,
         }
     }
 }
@@ -88,6 +96,7 @@ impl SuperblockError {
 impl fmt::Display for SuperblockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unread { errno } => write!(f, "it could not be read ({errno})"),
             Self::Short { bytes } => write!(f, "a superblock has {PAGE_BYTES} bytes, here are {bytes}"),
             Self::NotVolume => write!(f, "not a baio volume: no superblock is stored here"),
             Self::Version { found, supported } => write!(

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::segment::layout::{LayoutError, SUPERBLOCK_STEP};
+use crate::segment::page::PageRead;
+use baio_engine::Errno;
 use proptest::prelude::*;
 
 fn sample() -> Superblock {
@@ -18,7 +20,7 @@ fn copies(superblock: &Superblock) -> [Page; 4] {
 }
 
 fn choose_pages(pages: &[Page; 4]) -> Result<Chosen, SuperblockError> {
-    choose(std::array::from_fn(|copy| pages[copy].as_ref()))
+    choose(std::array::from_fn(|copy| PageRead::Read(pages[copy].as_ref())))
 }
 
 /// Changes a field of a page and makes its checksum right again.
@@ -167,7 +169,15 @@ fn contradictions_and_losses_are_told_apart() {
     let pages = [a.encode(0), Page::zeroed(), b.encode(2), Page::zeroed()];
     let sequences = [Some(a.sequence), None, Some(a.sequence), None];
     assert_eq!(choose_pages(&pages), Err(SuperblockError::NoPair { sequences }));
-    assert_eq!(choose([&[]; 4]), Err(SuperblockError::Short { bytes: 0 }));
+    let errno = Errno::EIO;
+    assert_eq!(
+        choose([PageRead::Unread(errno); 4]),
+        Err(SuperblockError::Unread { errno })
+    );
+    assert_eq!(
+        choose([PageRead::Read(&[]); 4]),
+        Err(SuperblockError::Short { bytes: 0 })
+    );
     assert_eq!(
         choose_pages(&std::array::from_fn(|_| Page::zeroed())),
         Err(SuperblockError::NotVolume)
@@ -259,13 +269,25 @@ fn a_scan_recognises_copies_where_they_claim_to_stand() {
     for copy in 0..4u8 {
         let page = superblock.encode(copy);
         let here = at[usize::from(copy)];
-        assert_eq!(recognise(page.as_ref(), here), Some((copy, superblock.clone())));
-        assert_eq!(recognise(page.as_ref(), here + SUPERBLOCK_STEP * 7), None);
-        assert_eq!(recognise(page.as_ref(), here + 4096), None);
+        assert_eq!(
+            recognise(PageRead::Read(page.as_ref()), here),
+            Some((copy, superblock.clone()))
+        );
+        assert_eq!(
+            recognise(PageRead::Read(page.as_ref()), here + SUPERBLOCK_STEP * 7),
+            None
+        );
+        assert_eq!(recognise(PageRead::Read(page.as_ref()), here + 4096), None);
     }
     let (zero, one) = (superblock.encode(0), superblock.encode(1));
-    assert_eq!(rear_copies_at([zero.as_ref(), one.as_ref()]), [[at[2], at[3]]]);
-    assert_eq!(rear_copies_at([one.as_ref(), zero.as_ref()]), [[0u64; 2]; 0]);
+    assert_eq!(
+        rear_copies_at([zero.as_ref(), one.as_ref()].map(PageRead::Read)),
+        [[at[2], at[3]]]
+    );
+    assert_eq!(
+        rear_copies_at([one.as_ref(), zero.as_ref()].map(PageRead::Read)),
+        [[0u64; 2]; 0]
+    );
 }
 
 #[test]

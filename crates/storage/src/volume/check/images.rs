@@ -10,7 +10,7 @@ use crate::segment::bucket::{
 };
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET, is_used_up};
-use crate::segment::page::{self, PAGE_BYTES, Page};
+use crate::segment::page::{self, PAGE_BYTES, Page, PageRead};
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
@@ -63,13 +63,13 @@ impl Judge<'_> {
     pub(super) fn bucket(
         &mut self,
         bucket: u64,
-        table: [&[u8]; 2],
-        mirror: [&[u8]; 2],
+        table: [PageRead<'_>; 2],
+        mirror: [PageRead<'_>; 2],
         repair: bool,
         report: &mut CheckReport,
         visit: Visit<'_>,
     ) -> Result<Writes> {
-        if [table, mirror].as_flattened().iter().all(|page| is_zero(page)) {
+        if [table, mirror].as_flattened().iter().all(|page| is_zero(*page)) {
             visit(SlotAddress { bucket, slot: 0 }, &Seen::Untouched);
             return Ok(Vec::new());
         }
@@ -134,14 +134,31 @@ impl Judge<'_> {
                         offset: at,
                     },
                     what,
-                    repair: status,
+                    repair: match reading {
+                        Reading::Invalid(ImageError::Unread { .. }) => Repair::Unread,
+                        _ => status,
+                    },
                 });
             }
+        }
+        if is_unknown([&table, &mirror], &winner) {
+            report.problems.push(self.unknown(&winner));
         }
         if older.is_none() {
             writes.extend(self.once_more(&winner));
         }
         Ok(writes)
+    }
+
+    /// Of the two generations the last is not known.
+    fn unknown(&self, winner: &Image<'_>) -> Problem {
+        let generation = winner.generation();
+        let what = format!(
+            "no copy of the image beside generation {generation} is valid: it was the one before, and nothing is lost; or it was the \
+             last, and a segment may be gone, or an earlier state of up to four segments be back. Nobody can know. A repair \
+             goes on from generation {generation}"
+        );
+        self.problem("image-unknown", winner.id().bucket, what, Repair::Lost)
     }
 
     fn problem(&self, kind: &'static str, bucket: u64, what: String, repair: Repair) -> Problem {
@@ -174,7 +191,7 @@ impl Judge<'_> {
         );
         report
             .problems
-            .push(self.problem("bucket-unreadable", bucket, what, Repair::Lost));
+            .push(self.problem("bucket-unreadable", bucket, what, Repair::Unread));
         visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
         Ok(Vec::new())
     }
@@ -273,6 +290,18 @@ fn older<'a>(table: &Pair<'a>, mirror: &Pair<'a>, winner: &Image<'_>) -> Option<
     older.map(|image| image.bytes())
 }
 
+/// Is there no copy of the image in the winner's other place that says which generation it was, but one that is damaged?
+fn is_unknown(pairs: [&Pair<'_>; 2], winner: &Image<'_>) -> bool {
+    let copies = pairs.map(|pair| *pair.at(winner.parity().other()));
+    let before = winner.generation().checked_sub(1);
+    let says = |copy: &Reading<'_>| match copy {
+        Reading::Valid(image) => Some(image.generation()) == before,
+        Reading::Never => true,
+        Reading::Invalid(_) => false,
+    };
+    copies.iter().any(Reading::is_invalid) && !copies.iter().any(says)
+}
+
 fn holds(reading: &Reading<'_>, wanted: Option<&[u8; PAGE_BYTES]>) -> bool {
     match reading {
         Reading::Valid(image) => wanted.is_some_and(|wanted| wanted == image.bytes()),
@@ -322,8 +351,8 @@ fn show(winner: &Image<'_>, superblock: &Superblock, visit: Visit<'_>) {
     }
 }
 
-fn is_zero(page: &[u8]) -> bool {
-    <&[u8; PAGE_BYTES]>::try_from(page).is_ok_and(page::is_zero)
+fn is_zero(page: PageRead<'_>) -> bool {
+    page.whole().is_ok_and(page::is_zero)
 }
 
 fn noun(place: Place) -> &'static str {

@@ -16,7 +16,8 @@
 //! **Repairing**, in this order: a file that is too short is extended; the superblock's copies are healed and its epoch raised,
 //! so that a repair that is cut short is an opening that crashed; every bucket's images are made whole; inodes that cannot
 //! stay as they are get changed, each by an update of its bucket; then the volume is opened and closed as ever, which
-//! ends renames that were cut, quarantines who lost its blocks, and writes a new snapshot.
+//! ends renames that were cut, quarantines who lost its blocks, and writes a new snapshot. Nothing is written once a read has failed: what
+//! was not read is not judged.
 
 mod images;
 mod inodes;
@@ -30,7 +31,7 @@ use baio_engine::{Config, Durability, Engine, File, Kind};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::BUCKET_BYTES;
-use crate::segment::superblock::{Chosen, Superblock};
+use crate::segment::superblock::{Chosen, Superblock, SuperblockError};
 use crate::volume::accounts::EVERYBODY_ELSE;
 use crate::volume::contents::{Contents, Gathering};
 use crate::volume::device::{Device, Hold};
@@ -44,8 +45,10 @@ pub enum Repair {
     Repaired,
     /// A check that repairs heals it, and nothing is lost.
     Repairable,
-    /// Something is lost for good. A check that repairs makes the volume sound without it.
+    /// Something is lost for good, or nobody can know whether something is. A check that repairs makes the volume sound without it.
     Lost,
+    /// It could not be read, so nobody knows whether anything is wrong. A check that repairs refuses while reads fail.
+    Unread,
 }
 
 /// Something that is wrong with a volume.
@@ -63,7 +66,7 @@ pub struct Problem {
 
 impl Problem {
     /// The kinds of problems.
-    pub const KINDS: [&'static str; 17] = [
+    pub const KINDS: [&'static str; 18] = [
         "superblock",
         "device-short",
         "segment-cut",
@@ -72,6 +75,7 @@ impl Problem {
         "image-erased",
         "image-epoch",
         "image-generation",
+        "image-unknown",
         "bucket-lost",
         "bucket-unreadable",
         "inode",
@@ -285,9 +289,12 @@ impl Check<'_> {
         }
         let (superblock, changes) = self.metadata(&device, progress)?;
         if self.repair {
+            all_was_read(&device)?;
             repair::apply(self.engine, &device, &superblock, changes)?;
+            let (unread, name) = (device.unread(), device.name().to_owned());
             let volume = Volume::open(self.engine, device)?;
             volume.close(self.engine)?;
+            unread.must_be_none(REPAIR, &name)?;
         }
         Ok(())
     }
@@ -327,14 +334,20 @@ impl Check<'_> {
         for &copy in &chosen.heal {
             let at = places[usize::from(copy)];
             let why = superblocks::read_copy(self.engine, device, at, copy)?;
-            let what = match why {
-                Ok(sequence) => format!(
-                    "it holds sequence {sequence}, the current one is {}",
-                    chosen.current.sequence
-                ),
-                Err(error) => error.to_string(),
-            };
-            self.note("superblock", format!("superblock copy {copy}"), at, what);
+            let object = format!("superblock copy {copy}");
+            let current = chosen.current.sequence;
+            match why {
+                Err(error @ SuperblockError::Unread { .. }) => {
+                    self.note_as(Repair::Unread, "superblock", object, at, error.to_string());
+                }
+                Err(error) => self.note("superblock", object, at, error.to_string()),
+                // It could not be read before, and is what it should be.
+                Ok(sequence) if sequence == current && all_was_read(device).is_err() => {}
+                Ok(sequence) => {
+                    let what = format!("it holds sequence {sequence}, the current one is {current}");
+                    self.note("superblock", object, at, what);
+                }
+            }
         }
         Ok(())
     }
@@ -377,6 +390,7 @@ impl Check<'_> {
         if !self.repair {
             return Ok(chosen.believed());
         }
+        all_was_read(device)?;
         superblocks::begin_epoch(self.engine, device, chosen, |_| {})
     }
 
@@ -413,6 +427,7 @@ impl Check<'_> {
                     let mirror = [mirror.page(at), mirror.page(at + 1)];
                     let writes = judge.bucket(first + index, table, mirror, repair, report, visit)?;
                     if repair {
+                        all_was_read(device)?;
                         for (home, page) in writes {
                             bucket_write::write(engine, device, home, page.bytes())?;
                         }
@@ -446,6 +461,15 @@ impl Check<'_> {
             return Ok(());
         };
         match read {
+            Err((offset, why)) if all_was_read(device).is_err() && why.contains("could not be read") => {
+                self.note_as(
+                    Repair::Unread,
+                    "snapshot",
+                    "snapshot of the clean close".into(),
+                    offset,
+                    why,
+                );
+            }
             Err((offset, why)) => self.note("snapshot", "snapshot of the clean close", offset, why),
             // Inodes that are damaged are reason enough to differ.
             Ok(_) if self.report.problems.iter().any(|problem| problem.is_of_an_inode()) => {}
@@ -484,6 +508,14 @@ impl Check<'_> {
         report.blocks = superblock.geometry().data_blocks;
         report.free_blocks = contents.free.free_blocks();
     }
+}
+
+/// What is being done, for messages.
+const REPAIR: &str = "repair";
+
+/// Whoever writes by what he has read must have read everything.
+fn all_was_read(device: &Device) -> Result<()> {
+    device.unread().must_be_none(REPAIR, device.name())
 }
 
 /// An error of a check.
