@@ -16,7 +16,7 @@ LIBAIO, POSIX_AIO = "libaio.so.1", "libbaio-posix-aio.so"
 # Below it a ratio needs its reason, which is printed beside it.
 ENOUGH = 0.97
 # What a library says with BAIO_EXPLAIN=1 of whatever it carries itself.
-CARRIED = re.compile(r"^baio [a-z-]+: (?:.*: )?io_uring$", re.MULTILINE)
+CARRIED = re.compile(r"^baio [a-z-]+: (?:.*: )?(?:io_uring|the kernel's AIO, and io_uring when its reads wait)$", re.MULTILINE)
 
 
 class Skip(Exception):

@@ -284,8 +284,12 @@ impl Context {
         self.begin_ring(&ring)
     }
 
-    /// Does as `BAIO_LIBAIO` says: `uring` for a ring from the start, `kernel` for none.
+    /// It has just been made. Does as `BAIO_LIBAIO` says: `uring` for a ring from the start, `kernel` for none.
     pub(crate) fn choose(&self, using: &Using) {
+        if let Some(sheet) = counted::sheet() {
+            sheet.context(false);
+        }
+        explain(self.requests, &Carrier::Kernel);
         match std::env::var_os("BAIO_LIBAIO") {
             Some(asked) if asked == "uring" => {
                 self.watch.wish();
@@ -316,12 +320,12 @@ impl Context {
                 if let Some(sheet) = counted::sheet() {
                     sheet.context_goes_over();
                 }
-                explain(self.requests, None);
+                explain(self.requests, &Carrier::Ring);
                 true
             }
             Err(why) => {
                 self.watch.give_up();
-                explain(self.requests, Some(&why));
+                explain(self.requests, &Carrier::KernelOnly(&why));
                 false
             }
         }
@@ -343,15 +347,25 @@ impl Context {
     }
 }
 
+/// What carries a context.
+enum Carrier<'a> {
+    Kernel,
+    Ring,
+    /// And why it is to stay so.
+    KernelOnly(&'a SetupError),
+}
+
 /// Says on standard error what carries a context from here on, if `BAIO_EXPLAIN=1` asks for it.
-pub(crate) fn explain(count: u32, why_not: Option<&SetupError>) {
+fn explain(count: u32, carrier: &Carrier<'_>) {
     if std::env::var_os("BAIO_EXPLAIN").is_none_or(|asked| asked != "1") {
         return;
     }
-    let text = match why_not {
-        None => format!("baio libaio: a context for {count} requests: its reads wait, io_uring\n"),
-        Some(why) => format!("baio libaio: a context for {count} requests: the kernel's own io_* calls; {why}\n"),
+    let what = match carrier {
+        Carrier::Kernel => "the kernel's AIO, and io_uring when its reads wait".to_owned(),
+        Carrier::Ring => "its reads wait: io_uring".to_owned(),
+        Carrier::KernelOnly(why) => format!("the kernel's own io_* calls; {why}"),
     };
+    let text = format!("baio libaio: a context for {count} requests: {what}\n");
     // One write, so that nothing of others comes between; `eprintln` may be cancelled halfway.
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }

@@ -14,7 +14,6 @@ use baio_engine::Errno;
 use crate::abi::{IoEvent, Iocb};
 use crate::calls::{self, keeping_errno};
 use crate::context::{Context, Side};
-use crate::counted;
 use crate::on_ring::{Limit, OnRing};
 use crate::registry;
 
@@ -39,9 +38,6 @@ unsafe fn set_up(requests: c_int, context: *mut usize) -> c_int {
         // SAFETY: the kernel has just written it.
         let address = unsafe { context.read_unaligned() };
         registry::begin(address, requests as u32);
-        if let Some(sheet) = counted::sheet() {
-            sheet.context(false);
-        }
         if let Some(begun) = registry::enter(address) {
             begun.choose(&begun);
         }

@@ -211,7 +211,7 @@ fn a_context_goes_over_under_threads_that_wait() {
     let dir = tempfile::tempdir().unwrap();
     let told = run("straits", "over", common::ours(), CHOOSES, &dir.path().join("file"));
     let said = String::from_utf8_lossy(&told.stderr);
-    let can = said.contains("its reads wait, io_uring");
+    let can = said.contains("its reads wait: io_uring");
     if !can {
         common::skipped(
             "programs::a_context_goes_over",
@@ -227,7 +227,7 @@ fn what_the_kernel_does_well_is_left_to_it() {
     let told = run("straits", "well", common::ours(), CHOOSES, &dir.path().join("file"));
     let said = String::from_utf8_lossy(&told.stderr);
     assert!(told.status.success(), "{said}");
-    assert!(!said.contains("io_uring"), "{said}");
+    assert!(!said.contains("its reads wait: io_uring"), "{said}");
 }
 
 #[test]

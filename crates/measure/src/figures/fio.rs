@@ -120,7 +120,10 @@ impl Job {
 
     /// What a library of ours says where it, and not the system's, carries the requests.
     fn has_carried(&self, stderr: &str) -> bool {
-        let carries = |line: &str| line.starts_with("baio ") && line.trim_end().ends_with(": io_uring");
+        let carries = |line: &str| {
+            let end = line.trim_end();
+            line.starts_with("baio ") && (end.ends_with(": io_uring") || end.ends_with("io_uring when its reads wait"))
+        };
         self.library.is_none() || stderr.lines().any(carries)
     }
 
@@ -337,7 +340,9 @@ mod tests {
         );
         let posix = on(Engine::Posixaio, "libbaio-posix-aio.so");
         assert_eq!(posix.command()[1], "LD_PRELOAD=/l/libbaio-posix-aio.so");
-        assert!(libaio.has_carried("noise\nbaio libaio: a context for 16 requests: io_uring\n"));
+        assert!(libaio.has_carried("noise\nbaio libaio: a context for 16 requests: its reads wait: io_uring\n"));
+        let kernel = "baio libaio: a context for 16 requests: the kernel's AIO, and io_uring when its reads wait\n";
+        assert!(libaio.has_carried(kernel));
         assert!(!libaio.has_carried("baio libaio: a context for 8 requests: the kernel's own io_* calls; no io_uring"));
         assert!(!libaio.has_carried("") && job(Engine::Libaio, Rw::RandomRead).has_carried(""));
         assert_ne!(libaio.kind(), job(Engine::Libaio, Rw::RandomRead).kind());
