@@ -96,6 +96,25 @@ fn what_loads_nothing_is_told() {
     assert!(told.errors().contains("no process has loaded it"), "{}", told.errors());
 }
 
+/// As after `cargo install`, when the library has been copied to cargo's own directory; and the error says where it looked.
+#[test]
+fn an_installed_library_is_found() {
+    let place = Place::new();
+    program(&place);
+    let baio = env!("CARGO_BIN_EXE_baio");
+    std::fs::create_dir_all(place.path("bin")).unwrap();
+    std::fs::copy(baio, place.path("bin/baio")).unwrap();
+    let line = "CARGO_HOME=$PWD/cargo BAIO_LIBRARIES= bin/baio run --libaio -- ./program file";
+    let missing = ends(place.shell(line), 1);
+    for looked in ["cargo/lib/baio", "bin/../lib/baio", "/usr/lib/baio"] {
+        assert!(missing.errors().contains(looked), "{}", missing.errors());
+    }
+    std::fs::create_dir_all(place.path("cargo/lib/baio")).unwrap();
+    let library = PathBuf::from(libraries()).join("libaio.so.1");
+    std::fs::copy(library, place.path("cargo/lib/baio/libaio.so.1")).unwrap();
+    ends(place.shell(line), 3);
+}
+
 /// The program has not begun when something is missing.
 #[test]
 fn nothing_runs_without_the_library() {

@@ -13,7 +13,9 @@ pub const DIRECTORY: &str = "BAIO_LIBRARIES";
 
 /// Directories to look in, from that of the program: as they are built, and as they are installed. Not `../lib`: the distribution's libaio may
 /// be there.
-const PLACES: [&str; 4] = ["libaio", "posix-aio", ".", "../lib/baio"];
+const NEAR: [&str; 4] = ["libaio", "posix-aio", ".", "../lib/baio"];
+/// Where packages put what only one program looks for.
+const OF_PACKAGES: [&str; 3] = ["/usr/local/lib/baio", "/usr/lib/baio", "/usr/lib64/baio"];
 
 /// One of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl DropIn {
     /// It is in none of them, or its path cannot be told to the loader; on behalf of `operation`.
     pub fn find(self, operation: &'static str, named: &[PathBuf]) -> Result<PathBuf, Failure> {
         let directories = match named {
-            [] => [of_the_environment(), near_this_program()].concat(),
+            [] => [of_the_environment(), near_this_program(), installed(cargo_home())].concat(),
             named => named.to_vec(),
         };
         let found = directories
@@ -61,7 +63,7 @@ impl DropIn {
                     .on(self.file())
                     .needing("the library")
                     .cured_by(format!(
-                        "build it from baio's sources by {} and name the directory that this prints by --libraries or {DIRECTORY}",
+                        "build it from baio's sources by {}, and copy it to one of these directories or name its own by --libraries or {DIRECTORY}",
                         self.script()
                     )),
             );
@@ -93,7 +95,7 @@ impl DropIn {
 
     /// Makes a command that is about to be started use the library in this directory.
     pub fn lend(self, directory: &Path, command: &mut Command) {
-        let (variable, first) = match self {
+        let (variable, ours) = match self {
             DropIn::Libaio => ("LD_LIBRARY_PATH", directory.as_os_str().to_owned()),
             DropIn::PosixAio => ("LD_PRELOAD", directory.join(self.file()).into_os_string()),
         };
@@ -101,8 +103,16 @@ impl DropIn {
             .get_envs()
             .find(|(name, _)| *name == OsStr::new(variable))
             .and_then(|(_, value)| value.map(OsStr::to_owned));
-        let rest = own.or_else(|| std::env::var_os(variable));
-        command.env(variable, before(first, rest));
+        let told = own
+            .or_else(|| std::env::var_os(variable))
+            .filter(|told| !told.is_empty());
+        let list = match (told, self) {
+            (None, _) => ours,
+            (Some(told), DropIn::Libaio) => joined(ours, &told),
+            // A sanitizer's runtime must come first; nothing else has our functions.
+            (Some(told), DropIn::PosixAio) => joined(told, &ours),
+        };
+        command.env(variable, list);
     }
 }
 
@@ -115,17 +125,36 @@ fn of_the_environment() -> Vec<PathBuf> {
 fn near_this_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let near = program.as_deref().and_then(Path::parent);
-    near.map_or_else(Vec::new, |near| PLACES.iter().map(|place| near.join(place)).collect())
+    let near = near.map(|near| {
+        let triplet = near.join(format!("../lib/{}/baio", triplet()));
+        NEAR.iter().map(|place| near.join(place)).chain([triplet]).collect()
+    });
+    near.unwrap_or_default()
 }
 
-/// An empty name in a list of the loader would be the current directory.
-fn before(first: OsString, rest: Option<OsString>) -> OsString {
-    let mut list = first;
-    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
-    }
-    list
+/// As Debian and what comes from it name the directories of a machine's kind.
+fn triplet() -> String {
+    format!("{}-linux-gnu", std::env::consts::ARCH)
+}
+
+/// Where cargo installs programs, whose directory may have been left.
+fn cargo_home() -> Option<PathBuf> {
+    let named = std::env::var_os("CARGO_HOME").filter(|named| !named.is_empty());
+    let own = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+    named.map(PathBuf::from).or_else(own)
+}
+
+fn installed(cargo_home: Option<PathBuf>) -> Vec<PathBuf> {
+    let of_cargo = cargo_home.map(|home| home.join("lib/baio"));
+    let of_packages = OF_PACKAGES.map(PathBuf::from);
+    let of_kind = PathBuf::from(format!("/usr/lib/{}/baio", triplet()));
+    of_cargo.into_iter().chain(of_packages).chain([of_kind]).collect()
+}
+
+fn joined(mut first: OsString, then: &OsStr) -> OsString {
+    first.push(":");
+    first.push(then);
+    first
 }
 
 #[cfg(test)]
@@ -143,6 +172,26 @@ mod tests {
             .map(|(_, value)| value.unwrap().to_str().unwrap().to_owned())
             .collect();
         assert_eq!(told, ["/l:/opt/lib", "/p/libbaio-posix-aio.so"]);
+    }
+
+    /// A program that was built with a sanitizer does not start unless the runtime is the first.
+    #[test]
+    fn what_the_program_preloads_comes_before_ours() {
+        let mut command = Command::new("true");
+        command.env("LD_PRELOAD", "/usr/lib/libasan.so.8");
+        DropIn::PosixAio.lend(Path::new("/p"), &mut command);
+        let told = command.get_envs().next().and_then(|(_, value)| value);
+        assert_eq!(told.unwrap(), "/usr/lib/libasan.so.8:/p/libbaio-posix-aio.so");
+    }
+
+    #[test]
+    fn installed_libraries_are_looked_for() {
+        let places = installed(Some(PathBuf::from("/home/me/.cargo")));
+        assert_eq!(places[0], Path::new("/home/me/.cargo/lib/baio"));
+        let of_kind = format!("/usr/lib/{}-linux-gnu/baio", std::env::consts::ARCH);
+        assert!(places.contains(&PathBuf::from("/usr/lib/baio")) && places.contains(&PathBuf::from(of_kind)));
+        let near = near_this_program();
+        assert!(near.iter().any(|place| place.ends_with("../lib/baio")), "{near:?}");
     }
 
     #[test]

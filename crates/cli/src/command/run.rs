@@ -18,7 +18,8 @@ use crate::command::child;
 /// `baio run`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --libaio and --posix-aio it is both. A program finds libaio.so.1 by LD_LIBRARY_PATH; POSIX AIO comes by LD_PRELOAD. A program
+Without --libaio and --posix-aio it is both. A program finds libaio.so.1 by LD_LIBRARY_PATH; POSIX AIO comes by LD_PRELOAD, behind what
+is there already: for a program with AddressSanitizer, name its runtime there (LD_PRELOAD=libasan.so.8). A program
 that is linked statically, makes the system calls itself, uses io_uring or runs with rights of others (setuid) is as it would be without.
 BAIO_EXPLAIN=1 lets the libraries say what carries them. Where they differ from the originals: docs/drop-ins.md.
 
@@ -30,6 +31,9 @@ later, how many failed, and the time from the call to the result.
 
 Exit status: PROGRAM's; 128+N if signal N has ended it; 126 if it cannot be run, 127 if there is none; 1 if a library is missing.
 
+The libraries are looked for beside this program and in libaio, posix-aio, ../lib/baio and ../lib/KIND-linux-gnu/baio from there, then in
+lib/baio of CARGO_HOME (~/.cargo), /usr/local/lib/baio, /usr/lib/baio, /usr/lib64/baio, /usr/lib/KIND-linux-gnu/baio.
+
 Examples:
   baio run --libaio -- fio --name=reads --filename=/tmp/file --size=64M --ioengine=libaio --rw=randread --iodepth=16
   baio run --posix-aio --counts counts.json -- stress-ng --aio 2 --timeout 5")]
@@ -40,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Programs that call aio_read, aio_write and their like
     #[arg(long)]
     posix_aio: bool,
-    /// Where the libraries are, once for each; else where BAIO_LIBRARIES says, else near this program
+    /// Where the libraries are, once for each; else where BAIO_LIBRARIES says, near this program, or as installed
     #[arg(long, value_name = "DIR")]
     libraries: Vec<PathBuf>,
     /// Write the counts to FILE, as a JSON object, in place of the table
