@@ -250,7 +250,8 @@ impl<L: Link> Opened<L> {
         self.hint(Hint::Drop(pages), |pages| pages)
     }
 
-    /// Pages of this range stay in the cache once they are in: half of it at most.
+    /// Pages of this range stay in the cache once they are in, until this handle is dropped: a quarter of it at most for one user, half of it for
+    /// all.
     pub fn keep_cached(&self, pages: Range<u64>) -> Operation<L, ()> {
         self.hint(Hint::Keep(pages), drop)
     }

@@ -39,6 +39,16 @@ pub(crate) enum Target {
     Plain(File),
 }
 
+impl Target {
+    /// Whose it is; of a file whoever has the core.
+    fn owner_uid(&self) -> u32 {
+        match self {
+            Target::Segment { owner_uid, .. } => *owner_uid,
+            Target::Plain(_) => 0,
+        }
+    }
+}
+
 /// A segment that is being moved lives in two places: what is below the mark in the target, the rest still in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moving {
@@ -95,6 +105,8 @@ pub(crate) struct Object {
     pub(crate) state: ObjectState,
     pub(crate) name: String,
     pub(crate) access: Access,
+    /// Who has opened it; of a file whoever has the core.
+    pub(crate) opened_by: u32,
     pub(crate) in_flight: u32,
     pub(crate) target: Target,
     /// The line in which its writes and fences stand; that of all handles on the same file or segment.
@@ -124,6 +136,21 @@ impl Objects {
         self.core
     }
 
+    /// A handle was opened by this user.
+    pub(crate) fn opened_by(&mut self, handle: Handle, uid: u32) {
+        if let Some(object) = self.get_mut(handle) {
+            object.opened_by = uid;
+        }
+    }
+
+    /// May pages be dropped by this handle? To others' they are worth something.
+    pub(crate) fn may_drop(&self, handle: Handle) -> bool {
+        self.get(handle).is_none_or(|object| {
+            let owns = object.opened_by == 0 || object.opened_by == object.target.owner_uid();
+            object.access == Access::Write || owns
+        })
+    }
+
     pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
         let line = self.lines.join(&target);
         let key = self.objects.insert(Object {
@@ -131,6 +158,7 @@ impl Objects {
             state: ObjectState::Open,
             name,
             access,
+            opened_by: target.owner_uid(),
             in_flight: 0,
             target,
             claims: false,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use baio_engine::{Arena, Errno, Memory};
 use baio_storage::cache::eviction::{Eviction, Hint};
 use baio_storage::cache::window::Pattern;
-use baio_storage::cache::{Cache, CacheError, CacheOp};
+use baio_storage::cache::{Cache, CacheError, CacheOp, Keeper};
 use cached::PAGE;
 use cached::hand::{Hand, P, config, hand, read_at, write_at};
 
@@ -126,39 +126,73 @@ fn dropped_pages_leave_and_changed_ones_leave_when_written() {
     assert!(!h.is_cached(2) && h.is_cached(0));
 }
 
+const ONE: Keeper = Keeper { id: 1, uid: 7 };
+
 #[test]
 fn kept_pages_stay_and_their_share_is_bounded() {
-    let mut h = hand(8);
-    assert_eq!(h.cache.keep(h.object, 0..5), Err(CacheError::NoRoom), "more than half");
+    let mut h = hand(16);
+    assert_eq!(
+        h.cache.keep(h.object, ONE, 0..5),
+        Err(CacheError::KeptFull),
+        "more than a quarter"
+    );
     h.cached(1, 1, 7);
-    h.cache.keep(h.object, 0..2).unwrap();
-    h.cache.keep(h.object, 2..4).unwrap();
-    assert_eq!(h.cache.keep(h.object, 9..10), Err(CacheError::NoRoom));
-    h.cache.keep(h.object, 1..3).unwrap(); // Nothing new.
+    h.cache.keep(h.object, ONE, 0..2).unwrap();
+    h.cache.keep(h.object, ONE, 2..4).unwrap();
+    assert_eq!(h.cache.keep(h.object, ONE, 9..10), Err(CacheError::KeptFull));
+    h.cache.keep(h.object, ONE, 1..3).unwrap(); // Nothing new.
     h.cached(0, 1, 7);
     for page in 50..90 {
         h.cached(page, 1, 0);
     }
     assert!(h.is_cached(0) && h.is_cached(1));
-    h.cache.keep_no_more(h.object, 1..900).unwrap();
+    h.cache.keep_no_more(h.object, ONE, 1..900).unwrap();
     for page in 50..90 {
         h.cached(page, 1, 0);
     }
     assert!(h.is_cached(0) && !h.is_cached(1));
-    h.cache.keep(h.object, 10..13).unwrap();
+    h.cache.keep(h.object, ONE, 10..13).unwrap();
     // An object that goes takes its range along.
     assert_eq!(h.cache.remove(h.object), Ok(0));
     h.object = h.cache.add(1000 * P, 0);
-    h.cache.keep(h.object, 0..4).unwrap();
+    h.cache.keep(h.object, ONE, 0..4).unwrap();
     h.cached(0, 8, 0);
     h.cached(100, 4, 0);
     assert!(h.is_cached(0));
 }
 
+/// What one keeps is its own: it goes with him, nobody else ends it, and another user has a share as large.
+#[test]
+fn what_is_kept_is_its_keepers_and_goes_with_him() {
+    let (other, same_user) = (Keeper { id: 2, uid: 8 }, Keeper { id: 3, uid: 7 });
+    let mut h = hand(16);
+    h.cached(0, 8, 7);
+    h.cache.keep(h.object, ONE, 0..4).unwrap();
+    assert_eq!(h.cache.keep(h.object, same_user, 4..5), Err(CacheError::KeptFull));
+    h.cache.keep(h.object, other, 4..8).unwrap();
+    assert_eq!(
+        h.cache.keep(h.object, Keeper { id: 4, uid: 9 }, 8..9),
+        Err(CacheError::KeptFull),
+        "half in all"
+    );
+    h.cache.keep_no_more(h.object, other, 0..4).unwrap();
+    h.cache.keeper_gone(3);
+    for page in 50..90 {
+        h.cached(page, 1, 0);
+    }
+    assert!((0..8).all(|page| h.is_cached(page)), "another has ended it");
+    h.cache.keeper_gone(1);
+    for page in 50..90 {
+        h.cached(page, 1, 0);
+    }
+    assert!(!(0..4).any(|page| h.is_cached(page)) && (4..8).all(|page| h.is_cached(page)));
+    h.cache.keep(h.object, same_user, 20..24).unwrap();
+}
+
 #[test]
 fn a_kept_page_is_written_and_makes_way_for_a_direct_write() {
     let mut h = hand(8);
-    h.cache.keep(h.object, 0..2).unwrap();
+    h.cache.keep(h.object, ONE, 0..2).unwrap();
     h.cached(0, 2, 0);
     let write = h.write(0, 3);
     h.good(write);

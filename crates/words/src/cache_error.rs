@@ -50,10 +50,12 @@ pub enum CacheError {
     NoGate,
     /// The object has pages that were changed under LSNs of another gate and are not safe.
     OtherGate,
+    /// More pages would be kept than may be: by one user, or in all.
+    KeptFull,
 }
 
 /// What has nothing more to say, in the order of their words.
-const PLAIN: [CacheError; 17] = [
+const PLAIN: [CacheError; 18] = [
     CacheError::Cancelled,
     CacheError::PastEnd,
     CacheError::Stuck,
@@ -71,6 +73,7 @@ const PLAIN: [CacheError; 17] = [
     CacheError::LentOut,
     CacheError::NoGate,
     CacheError::OtherGate,
+    CacheError::KeptFull,
 ];
 
 /// Words below the plain ones: those with a number.
@@ -117,9 +120,11 @@ impl CacheError {
             CacheError::NoObject | CacheError::NoGate => Errno::EBADF,
             CacheError::Busy | CacheError::Pinned | CacheError::OtherGate => Errno::EBUSY,
             CacheError::StalePin => Errno::ESTALE,
-            CacheError::BeingWritten | CacheError::NoRoom | CacheError::LogFirst(_) | CacheError::LentOut => {
-                Errno::EAGAIN
-            }
+            CacheError::BeingWritten
+            | CacheError::NoRoom
+            | CacheError::LogFirst(_)
+            | CacheError::LentOut
+            | CacheError::KeptFull => Errno::EAGAIN,
         }
     }
 
@@ -136,6 +141,7 @@ impl CacheError {
             CacheError::Pinned => "unpin the pages of that range, or write them through the pool",
             CacheError::StalePin => "pin the page again",
             CacheError::BeingWritten | CacheError::NoRoom => "wait for it (`Pin::changeable`), and try again",
+            CacheError::KeptFull => "keep fewer pages, or give the cache more memory",
             CacheError::LentOut => "drop pages that were lent before",
             CacheError::LogFirst(_) => "flush the log, say how far it is durable, and try again",
             CacheError::NoObject => "open it again",
@@ -171,6 +177,9 @@ impl fmt::Display for CacheError {
             CacheError::StalePin => f.write_str("the pinned page has left: pin it again"),
             CacheError::BeingWritten => f.write_str("the page is being written: wait for the end of that"),
             CacheError::NoRoom => f.write_str("too many pages are changed and not written: wait for the cleaner"),
+            CacheError::KeptFull => f.write_str(
+                "more pages would be kept than may be: a quarter of the cache by one user, half of it in all",
+            ),
             CacheError::LentOut => f.write_str("more pages are lent than may be at a time"),
             CacheError::NoGate => f.write_str("no such write gate"),
             CacheError::OtherGate => f.write_str("pages that another log describes are not safe yet: sync them first"),

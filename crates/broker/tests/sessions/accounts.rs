@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use baio_broker::host::Options;
 use baio_words::Access;
-use baio_words::session::{Answer, FromBroker, Hello, Question};
+use baio_words::session::{Answer, FromBroker, Hello, HintWords, Question};
 
 use crate::house::{House, STRANGER, Victim, alone, is_root, until};
 use crate::raw::{BLOCK, Client, Told, create, hello};
@@ -230,6 +230,30 @@ fn everything_that_a_session_holds_comes_back() {
         victim.goes_on();
         house.ends();
     });
+}
+
+/// Pages that a client keeps in the cache: a share of its user, which comes back with the handle.
+#[test]
+fn what_is_kept_goes_with_its_session() {
+    let house = House::cached();
+    let (mut first, mut second) = (house.client(), house.client());
+    let handle = first.made("warm", 1 << 20);
+    let again = second.open("warm", Access::Read);
+    let keep = |handle, range| Question::Hint {
+        handle,
+        hint: HintWords::Keep(range),
+    };
+    // A quarter of 256 pages.
+    assert!(matches!(first.ask(&keep(handle, 0..64)), Answer::Count { .. }));
+    let Answer::Failed(failed) = second.ask(&keep(again, 64..65)) else {
+        panic!("more than a quarter")
+    };
+    assert!(failed.code == "EAGAIN" && failed.what.contains("kept"), "{failed:?}");
+    drop(first);
+    until("its share is free", || {
+        matches!(second.ask(&keep(again, 64..128)), Answer::Count { .. })
+    });
+    house.ends();
 }
 
 #[test]

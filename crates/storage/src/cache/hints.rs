@@ -8,7 +8,8 @@
 //! | [`Cache::keep`] | pages of a range stay, once they are in |
 //!
 //! Each is bounded, so that nobody takes the cache from the others: a prefetch by the frames that can be had at once and by what
-//! is under way already, what is kept by half of the frames.
+//! is under way already, what is kept by a quarter of the frames for each user, and half of them in all. What somebody keeps goes with him
+//! ([`Cache::keeper_gone`]).
 
 use std::ops::Range;
 
@@ -18,6 +19,30 @@ use super::object::ObjectId;
 use super::pages::Why;
 use super::request::CacheError;
 use super::window::Pattern;
+
+/// Who keeps pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeper {
+    /// What he keeps is kept until he says otherwise, or is gone.
+    pub id: u64,
+    /// Whose share it is of.
+    pub uid: u32,
+}
+
+/// What one keeper keeps of an object.
+#[derive(Debug)]
+pub(super) struct Kept {
+    keeper: Keeper,
+    /// Sorted, and they do not touch.
+    ranges: Vec<Range<u64>>,
+}
+
+impl Kept {
+    pub(super) fn holds(&self, page: u64) -> bool {
+        let at = self.ranges.partition_point(|range| range.end <= page);
+        self.ranges.get(at).is_some_and(|range| range.start <= page)
+    }
+}
 
 /// Reads and writes under way above which nothing is prefetched.
 const FLIGHTS_MAX: u32 = 48;
@@ -127,49 +152,83 @@ impl Cache {
     }
 
     /// From now on pages of this range are not evicted once they are in; they are written back like any others. To bring them in
-    /// is left to whoever reads or prefetches them.
+    /// is left to whoever reads or prefetches them. Pages that several keep count for each.
     ///
     /// # Errors
-    /// `NoRoom`, when more than half of the frames would be kept: nothing was done then. `NoObject`.
-    pub fn keep(&mut self, id: ObjectId, pages: Range<u64>) -> Result<(), CacheError> {
+    /// `KeptFull`, when more than a quarter of the frames would be kept for this user, or more than half in all: nothing was done then.
+    /// `NoObject`.
+    pub fn keep(&mut self, id: ObjectId, keeper: Keeper, pages: Range<u64>) -> Result<(), CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
         let object = &self.objects[slot as usize];
         let pages = pages.start..pages.end.min(object.pages());
         if pages.is_empty() {
             return Ok(());
         }
-        let kept = joined(&object.kept, &pages);
-        let others = (0..self.objects.len()).filter(|other| *other != slot as usize);
-        let others: u64 = others.map(|other| count(&self.objects[other].kept)).sum();
-        if others + count(&kept) > u64::from(self.frames.total() / 2) {
-            return Err(CacheError::NoRoom);
+        let own = object.kept.iter().position(|kept| kept.keeper.id == keeper.id);
+        let before: &[Range<u64>] = own.map_or(&[], |own| &object.kept[own].ranges);
+        let ranges = joined(before, &pages);
+        let more = count(&ranges) - count(before);
+        let (of_one, in_all) = self.kept_by(keeper.uid);
+        let total = u64::from(self.frames.total());
+        if more > 0 && (of_one + more > total / 4 || in_all + more > total / 2) {
+            return Err(CacheError::KeptFull);
         }
-        self.objects[slot as usize].kept = kept;
+        let kept = &mut self.objects[slot as usize].kept;
+        match own {
+            Some(own) => kept[own].ranges = ranges,
+            None => kept.push(Kept { keeper, ranges }),
+        }
         self.keep_frames(slot, pages);
         Ok(())
     }
 
-    /// Ends [`Cache::keep`] for these pages.
+    /// Pages that this user keeps, and that everybody does.
+    fn kept_by(&self, uid: u32) -> (u64, u64) {
+        let all = self.objects.iter().flat_map(|object| &object.kept);
+        all.fold((0, 0), |(of_one, in_all), kept| {
+            let pages = count(&kept.ranges);
+            let own = if kept.keeper.uid == uid { pages } else { 0 };
+            (of_one + own, in_all + pages)
+        })
+    }
+
+    /// Ends [`Cache::keep`] of the same keeper for these pages.
     ///
     /// # Errors
     /// `NoObject`.
-    pub fn keep_no_more(&mut self, id: ObjectId, pages: Range<u64>) -> Result<(), CacheError> {
+    pub fn keep_no_more(&mut self, id: ObjectId, keeper: Keeper, pages: Range<u64>) -> Result<(), CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        if pages.is_empty() {
-            return Ok(());
+        if !pages.is_empty() {
+            self.unkeep(slot, keeper.id, &pages);
+            self.settle();
         }
-        let object = &mut self.objects[slot as usize];
-        let around = |kept: &Range<u64>| {
+        Ok(())
+    }
+
+    /// Nothing is kept by this one any more.
+    pub fn keeper_gone(&mut self, id: u64) {
+        for slot in 0..self.objects.len() as u32 {
+            if self.objects[slot as usize].kept.iter().any(|kept| kept.keeper.id == id) {
+                self.unkeep(slot, id, &(0..u64::MAX));
+                self.settle();
+            }
+        }
+    }
+
+    fn unkeep(&mut self, slot: u32, keeper: u64, pages: &Range<u64>) {
+        let around = |range: &Range<u64>| {
             [
-                kept.start..kept.end.min(pages.start),
-                kept.start.max(pages.end)..kept.end,
+                range.start..range.end.min(pages.start),
+                range.start.max(pages.end)..range.end,
             ]
         };
-        let left = object.kept.iter().flat_map(around).filter(|kept| !kept.is_empty());
-        object.kept = left.collect();
-        self.keep_frames(slot, pages);
-        self.settle();
-        Ok(())
+        let object = &mut self.objects[slot as usize];
+        for kept in object.kept.iter_mut().filter(|kept| kept.keeper.id == keeper) {
+            let left = kept.ranges.iter().flat_map(around).filter(|range| !range.is_empty());
+            kept.ranges = left.collect();
+        }
+        object.kept.retain(|kept| !kept.ranges.is_empty());
+        self.keep_frames(slot, pages.clone());
     }
 
     /// Pages of a range whose keeping began or ended.

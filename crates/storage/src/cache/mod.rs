@@ -99,6 +99,7 @@ use write_through::is_durable;
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
 pub use gates::GateId;
+pub use hints::Keeper;
 pub use lend::{Borrower, LentPages};
 pub use object::ObjectId;
 pub use page_pin::PagePin;

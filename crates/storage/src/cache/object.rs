@@ -6,6 +6,7 @@ use baio_engine::{Durability, Errno, Time};
 
 use super::durable_waiting::DurableWaiting;
 use super::frames::PAGE;
+use super::hints::Kept;
 use super::ranges::overlap;
 use super::tree::Tree;
 use super::wait::List;
@@ -80,8 +81,8 @@ pub(super) struct CachedObject {
     pub(super) tree: Tree,
     /// Requests that have not ended.
     pub(super) requests: u32,
-    /// Pages that stay once they are in: sorted ranges that do not touch.
-    pub(super) kept: Vec<Range<u64>>,
+    /// Pages that stay once they are in.
+    pub(super) kept: Vec<Kept>,
     /// I/Os that have not ended, or whose memory is not back.
     pub(super) flights: u32,
     /// Whose dirty pages are.
@@ -155,8 +156,7 @@ impl CachedObject {
 
     /// Is it a page that stays?
     pub(super) fn keeps(&self, page: u64) -> bool {
-        let at = self.kept.partition_point(|kept| kept.end <= page);
-        self.kept.get(at).is_some_and(|kept| kept.start <= page)
+        self.kept.iter().any(|kept| kept.holds(page))
     }
 
     /// May a request that arrived at `arrived` start something at this page? A granted reservation stops everybody, one that

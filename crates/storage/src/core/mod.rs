@@ -415,6 +415,7 @@ impl Core {
     /// was changed is safe; a log that was opened by it is wound down.
     pub fn close_handle(&mut self, handle: Handle) {
         self.end_logs_by(handle);
+        self.keeper_gone(handle);
         if let Some(file) = self.objects.close(handle) {
             self.engine.detach(&file);
             self.file_closed(&file);

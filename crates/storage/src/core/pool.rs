@@ -12,7 +12,7 @@ use super::Core;
 use super::requests::Coming;
 use crate::cache::eviction::{Eviction, Hint};
 use crate::cache::window::Pattern;
-use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, GateId, ObjectId, PAGE_BYTES};
+use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, GateId, Keeper, ObjectId, PAGE_BYTES};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::ObjectState;
@@ -367,28 +367,52 @@ impl Core {
         self.hint(handle, "prefetch", |cache, object| cache.prefetch(object, pages))
     }
 
-    /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once.
+    /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once: none by a
+    /// handle for reading on another user's segment, whose pages they are.
     ///
     /// # Errors
     /// As [`Core::prefetch`].
     pub fn drop_cached(&mut self, handle: Handle, pages: Range<u64>) -> Result<u64> {
+        if !self.objects.may_drop(handle) {
+            return self.hint(handle, "drop", |_, _| Ok(0));
+        }
         self.hint(handle, "drop", |cache, object| cache.drop_pages(object, pages))
     }
 
-    /// Pages of this range stay in the cache once they are in: half of it at most.
+    /// Pages of this range stay in the cache once they are in, until the handle is closed: a quarter of it at most for one user, half of it for
+    /// all.
     ///
     /// # Errors
-    /// As [`Core::prefetch`]; `NoRoom` when it is too much.
+    /// As [`Core::prefetch`]; `KeptFull` when it is too much.
     pub fn keep_cached(&mut self, handle: Handle, pages: Range<u64>) -> Result<()> {
-        self.hint(handle, "keep", |cache, object| cache.keep(object, pages))
+        let keeper = self.keeper(handle);
+        self.hint(handle, "keep", |cache, object| cache.keep(object, keeper, pages))
     }
 
-    /// Ends [`Core::keep_cached`] for these pages.
+    /// Ends [`Core::keep_cached`] by the same handle for these pages.
     ///
     /// # Errors
     /// As [`Core::prefetch`].
     pub fn keep_cached_no_more(&mut self, handle: Handle, pages: Range<u64>) -> Result<()> {
-        self.hint(handle, "keep", |cache, object| cache.keep_no_more(object, pages))
+        let keeper = self.keeper(handle);
+        self.hint(handle, "keep", |cache, object| {
+            cache.keep_no_more(object, keeper, pages)
+        })
+    }
+
+    /// Who keeps pages by this handle.
+    fn keeper(&self, handle: Handle) -> Keeper {
+        Keeper {
+            id: keeper_of(handle),
+            uid: self.objects.get(handle).map_or(0, |object| object.opened_by),
+        }
+    }
+
+    /// What was kept by a handle is so no more: it is closed.
+    pub(super) fn keeper_gone(&mut self, handle: Handle) {
+        if let Some(cached) = &mut self.cached {
+            cached.cache_mut().keeper_gone(keeper_of(handle));
+        }
     }
 
     /// How cached reads of this file or segment will go, by whichever handle: in order, at random, or to be found out.
@@ -480,4 +504,8 @@ fn wrong(operation: &'static str, pin: &PinnedPage, error: CacheError) -> Error 
 
 fn failed(operation: &'static str, pin: &PinnedPage, fault: Fault) -> Error {
     Error::new(operation, "a pinned page", fault).at(byte(pin.page()))
+}
+
+fn keeper_of(handle: Handle) -> u64 {
+    u64::from(handle.generation) << 32 | u64::from(handle.index)
 }

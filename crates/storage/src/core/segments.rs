@@ -360,11 +360,13 @@ impl Core {
         if object.access == Access::Read && access == Access::Write {
             return Err(Error::new("open", &object.name, Fault::ReadOnly));
         }
-        let (name, target) = (object.name.clone(), object.target.clone());
+        let (name, target, opened_by) = (object.name.clone(), object.target.clone(), object.opened_by);
         if let Target::Plain(file) = &target {
             self.engine.attach(file);
         }
-        Ok(self.objects.add(name, access, target))
+        let handle = self.objects.add(name, access, target);
+        self.objects.opened_by(handle, opened_by);
+        Ok(handle)
     }
 
     /// Is anything under way on a handle, closed or not? What was answered at its deadline is, until the kernel has let go of it.

@@ -174,6 +174,7 @@ impl OpenSegment {
             moving: moving(cx, inode)?,
         };
         let handle = cx.objects.add(self.subject.object.clone(), self.access, target);
+        cx.objects.opened_by(handle, self.subject.who.uid);
         Ok(Step::Done(Ok(Answer::Opened(handle, info))))
     }
 }

@@ -147,9 +147,20 @@ impl World {
             }
             13 if self.random.one_in(2) => {
                 // Refused if it is too much; then nothing changes.
-                let _ = self.cache.keep(self.objects[object].id, page..page + 1);
+                let _ = self.cache.keep(
+                    self.objects[object].id,
+                    baio_storage::cache::Keeper::default(),
+                    page..page + 1,
+                );
             }
-            13 => self.cache.keep_no_more(self.objects[object].id, 0..u64::MAX).unwrap(),
+            13 => self
+                .cache
+                .keep_no_more(
+                    self.objects[object].id,
+                    baio_storage::cache::Keeper::default(),
+                    0..u64::MAX,
+                )
+                .unwrap(),
             14..17 => self.unpin(),
             20 => self.move_to_another_gate(object),
             _ => self.change(),
