@@ -553,18 +553,6 @@ impl<K: Carrier> Client<K> {
         outcome
     }
 
-    /// What an opened handle is called in messages, until it is closed.
-    pub fn remember(&self, handle: Handle, name: String) {
-        self.lock().names.push((handle, name));
-    }
-
-    /// What a handle is called in messages.
-    pub fn name_of(&self, handle: Handle) -> Option<String> {
-        let state = self.lock();
-        let known = state.names.iter().find(|(known, _)| *known == handle);
-        known.map(|(_, name)| name.clone())
-    }
-
     /// Is it a handle of this service?
     pub fn knows(&self, handle: Handle) -> bool {
         handle.parts().0 == self.core

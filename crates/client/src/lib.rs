@@ -18,6 +18,7 @@
 //! | `session.rs`, `wire.rs` | a session with a broker of another process: how it is opened, its socket |
 //! | `helper.rs` | the thread that reaps for futures polled elsewhere |
 //! | `fired.rs` | waking those for whom something came |
+//! | `names.rs` | what handles are called in messages |
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
 //! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
 //!
@@ -31,6 +32,7 @@ mod client;
 mod fired;
 mod helper;
 mod inside;
+mod names;
 mod parker;
 mod reap;
 mod room;

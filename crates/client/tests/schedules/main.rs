@@ -37,6 +37,7 @@ included! {
     "../../src/fired.rs" fired
     "../../src/helper.rs" helper
     "../../src/inside.rs" inside
+    "../../src/names.rs" names
     "../../src/parker.rs" parker
     "../../src/reap.rs" reap
     "../../src/room.rs" room
