@@ -79,7 +79,7 @@ fn sizes_that_do_not_fit() {
     );
     refused(
         &place,
-        &["dd", "if=vol#a", "of=x", "bs=1G", "iodepth=2"],
+        &["dd", "if=vol#a", "of=x", "bs=1G", "conv=swab"],
         1,
         "EUSAGE",
         "memory",
