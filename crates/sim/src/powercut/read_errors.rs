@@ -8,7 +8,8 @@ use super::bench::{self, Bench};
 use crate::nbd::{Fault, Manner, What};
 use crate::random::Random;
 use baio::{
-    Access, CreateOptions, Durability, File, Format, Link, Log, LogOptions, Lsn, Options, Problem, Remote, Segment,
+    Access, CreateOptions, Durability, File, Format, Link, Log, LogOptions, Lsn, Options, Problem, Remote, Repair,
+    Segment,
 };
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -288,7 +289,10 @@ impl State {
     fn open_so(&self, bench: &Bench, salvage: bool) -> Told {
         match self.look(bench, salvage) {
             Ok(told) => told,
-            Err(error) => Told::of(&error),
+            Err(error) => match Told::of(&error) {
+                Told::Wrong(what) if salvage => Told::Wrong(format!("with salvage: {what}")),
+                told => told,
+            },
         }
     }
 
@@ -364,7 +368,7 @@ fn checked(bench: &Bench, fault: Fault, repair: bool) -> Told {
         let mut known = sound.problems.iter();
         known.any(|known| known.kind == problem.kind && known.place == problem.place)
     };
-    let invented = |problem: &&Problem| !is_there(problem) && !problem.what.contains("EIO");
+    let invented = |problem: &&Problem| !is_there(problem) && problem.repair != Repair::Unread;
     match report.problems.iter().find(invented) {
         Some(problem) => Told::Wrong(format!("a check judges what it could not read: {problem:?}")),
         None if repair && has_failed => Told::Wrong(format!("a check repairs while reads fail: {:?}", report.problems)),
