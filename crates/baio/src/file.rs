@@ -85,11 +85,14 @@ impl<L: Link> File<L> {
     /// Takes a file that is open already, for the mode that it was opened in: direct if it has `O_DIRECT`, else the kernel's cache.
     ///
     /// # Errors
-    /// What `fcntl` or `fstat` said.
+    /// What `fcntl` or `fstat` said; `EINVAL` of a descriptor with `O_APPEND` that is to be written to: there every write lands at the end.
     pub fn from_std(link: &L, file: std::fs::File, access: Access) -> Result<Operation<L, File<L>>> {
         let name = format!("fd {}", file.as_raw_fd());
         let fail = |error| Error::new("open", &name, error);
         let file = baio_engine::File::from_fd(file.into(), &name).map_err(fail)?;
+        if access == Access::Write {
+            file.must_not_append().map_err(fail)?;
+        }
         let mode = match file.gives(Caching::Direct) {
             true => Mode::Direct,
             false => Mode::Kernel,

@@ -23,6 +23,8 @@ mod operands;
 mod usage;
 
 fn main() -> ExitCode {
+    // Before anything: whatever is written beyond `ulimit -f` fails, and does not end the program.
+    baio_process::signals::ignore_file_limit();
     // The report runs each measured side in a process of its own, which is this program again.
     if let Some(status) = baio_measure::worker() {
         return status;

@@ -1,5 +1,5 @@
 //! Promise: a reader that goes away early ends a copy with an error and a count, and a listing without a word. What nobody can read on
-//! standard error changes no result.
+//! standard error changes no result. Nor does a limit of file sizes end anything but by an error.
 
 mod support;
 
@@ -92,4 +92,29 @@ fn an_answer_that_cannot_be_given_is_a_failure() {
     place
         .shell(&format!("{BAIO} dd if=in of=out status=none >&-"))
         .succeeds();
+}
+
+#[test]
+fn a_limit_of_file_sizes_ends_nothing() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    for line in [
+        "dd if=/dev/zero of=out bs=64K count=4 backend=sync --json",
+        "dd if=/dev/zero of=out bs=64K count=4 --json",
+        "dd if=/dev/zero of=vol#a bs=64K count=16 --json",
+        "format other --size 4M --json",
+        "create vol#b --size 1M --json",
+        "resize vol#a --size 2M --json",
+        "stress out --rw write --size 1M --once --json",
+        "latency new --write --size 1M --count 3 --interval 0s --json",
+    ] {
+        let told = place.shell(&format!("ulimit -f 128; exec {BAIO} {line}"));
+        assert_eq!(told.status(), 1, "{line}");
+        let error = &told.json()["error"];
+        assert_eq!(error["code"], "EFBIG", "{line}: {error}");
+        let cure = error["cure"].as_str().unwrap_or_default();
+        assert!(cure.contains("ulimit -f"), "{line}: {error}");
+    }
+    // The volume heals when it is opened without the limit.
+    place.baio("resize vol#a --size 2M").succeeds();
 }

@@ -193,3 +193,36 @@ fn behind_the_end_of_a_device() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
+
+/// A descriptor that the shell has opened has no name, and perhaps no `/proc` to be opened once more by.
+#[test]
+fn a_volume_behind_standard_output_is_not_destroyed() {
+    let place = Place::new();
+    place.volume("4M", "1M");
+    let before = place.read("vol");
+    place.write("junk", &[7; 64 << 10]);
+    place.write("long", &[1; 256 << 10]);
+    let has_proc = "true";
+    // In a world of its own, and only there.
+    let has_none = "mount -t tmpfs none /proc";
+    let may_unmount = place.shell("unshare -m true").status() == 0;
+    for world in [has_proc, has_none] {
+        if world == has_none && !may_unmount {
+            return support::skip("a_volume_behind_standard_output_is_not_destroyed: needs root");
+        }
+        let run = |line: &str| match world == has_none {
+            true => place.shell(&format!("unshare -m sh -c '{world}; {line}'")),
+            false => place.shell(line),
+        };
+        for to in ["1<>vol", ">>vol"] {
+            let told = run(&format!("{BAIO} dd if=junk {to}"));
+            assert_eq!(told.status(), 1, "{world}, {to}: {}", told.errors());
+            assert!(told.errors().contains("volume"), "{world}, {to}: {}", told.errors());
+            assert!(place.read("vol") == before, "{world}, {to}");
+        }
+        // What is no volume is written, where that can be known.
+        assert_eq!(run(&format!("{BAIO} dd if=junk 1<>long")).status(), 0, "{world}");
+        assert_eq!(run(&format!("{BAIO} dd if=junk >new")).status(), 0, "{world}");
+        assert_eq!(place.read("new").len(), 64 << 10, "{world}");
+    }
+}

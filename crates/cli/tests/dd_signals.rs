@@ -1,6 +1,8 @@
 //! Promise: SIGUSR1 prints the figures of `baio dd`, which goes on; SIGINT prints them and ends it as by the signal, whatever it waits for, and
 //! a volume is closed properly. The figures are GNU dd's.
 
+#[path = "support/confined.rs"]
+mod confined;
 #[path = "support/gnu.rs"]
 mod gnu;
 mod support;
@@ -312,4 +314,14 @@ fn an_interrupt_of_the_first_process() {
         until("it ends", || running.child.try_wait().unwrap().is_some());
         assert_eq!(running.child.wait().unwrap().code(), Some(130));
     }
+}
+
+/// Nobody hears signals there, and the copy needs none.
+#[test]
+fn where_no_thread_can_be_had_it_copies() {
+    let world = confined::Confined::new().without(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    let told = world.run(BAIO, &["dd", "if=/dev/zero", "of=/dev/null", "bs=64K", "count=4"]);
+    let errors = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{errors}");
+    assert!(errors.contains("4+0 records out"), "{errors}");
 }

@@ -46,8 +46,9 @@ const LINES: &[Line] = &[
         1,
         &[
             "File too large",
-            "needed: a size that the file system can give",
-            "cure: choose a smaller --size",
+            "needed: a file that may be so large",
+            "cure: choose a smaller size",
+            "`ulimit -f`",
         ],
         &[],
     ),

@@ -358,3 +358,27 @@ fn the_units_are_sound_and_let_little_through() {
     }
     assert!(is_below, "{told}");
 }
+
+/// The memory of a session is a file too.
+#[test]
+fn a_limit_of_file_sizes_is_told_to_the_client_and_ends_no_broker() {
+    let place = place();
+    let line = format!("ulimit -f 8192; exec {BAIO} serve vol.img --socket vol.sock --arena 64M");
+    let mut server = Server::of(place.spawn("bash", ["-c", &line])).ready();
+    let path = place.path("vol.sock");
+    for _ in 0..2 {
+        let told = hears(&greet(&path, ""));
+        let failed = match &told {
+            Some(FromBroker::Answer {
+                answer: Answer::Failed(failed),
+                ..
+            }) => failed,
+            other => panic!("no refusal: {other:?}"),
+        };
+        assert_eq!(failed.code, "EFBIG", "{failed:?}");
+        assert!(format!("{failed:?}").contains("ulimit -f"), "{failed:?}");
+    }
+    server.signal(Signal::TERM);
+    let (status, said) = server.ends();
+    assert_eq!(status.code(), Some(0), "{said}");
+}

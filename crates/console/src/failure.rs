@@ -11,6 +11,7 @@ use std::io;
 use anstyle::{AnsiColor, Color, Style};
 use baio_engine::Errno;
 use baio_storage::Fault;
+use baio_words::TOO_LARGE_CURE;
 use serde_json::{Value, json};
 
 use crate::diagnostics;
@@ -255,7 +256,7 @@ fn need_of(fault: &Fault) -> Option<String> {
             Errno::EEXIST => "a file that does not exist yet",
             _ => return None,
         },
-        Fault::Io(error) if error.errno() == Errno::EFBIG => "a size that the file system can give one file",
+        Fault::Io(error) if error.errno() == Errno::EFBIG => "a file that may be so large, here and in this process",
         Fault::NotVolume(_) => "a baio volume",
         Fault::Version(_) => "a volume of a format that this program knows",
         Fault::Corrupt(_) => "a whole volume, of which every piece of metadata has a valid copy",
@@ -273,12 +274,10 @@ fn need_of(fault: &Fault) -> Option<String> {
 fn cure_of(fault: &Fault) -> Option<String> {
     let error = match fault {
         Fault::Setup(error) => error,
-        Fault::Io(error) if error.errno() == Errno::EFBIG => {
-            return Some("choose a smaller --size, or a file system with larger files".to_owned());
-        }
         _ => return None,
     };
     let cure = match error.errno {
+        Errno::EFBIG => TOO_LARGE_CURE,
         Errno::EISDIR => "name a file in it",
         Errno::EPERM => {
             "let the container have it (its list of devices), or run where nothing forbids it (a seal, an attribute, a policy)"

@@ -36,6 +36,7 @@ use crate::signals::{Posted, Signals};
 use crate::slot::{By, Slot, Slots, State};
 use crate::stats::{Measures, Stats};
 use crate::timers::Timers;
+use baio_process::signals;
 use home::Home;
 use leftovers::Leftovers;
 use line::Line;
@@ -51,6 +52,9 @@ pub struct Engine {
     // Declared before the backend and leaked by `drop` when a device is stuck: see `shutdown`.
     slots: ManuallyDrop<Slots>,
     backend: Router,
+    /// Was the size of files limited when it started (`ulimit -f`)? Then a write in this thread may raise SIGXFSZ, which must not be the
+    /// program's end.
+    files_are_limited: bool,
     backend_name: &'static str,
     arena: Arc<Arena>,
     reserved_slots: usize,
@@ -147,6 +151,7 @@ impl Engine {
         let name = backend.explain().backend;
         Ok(Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
+            files_are_limited: signals::files_are_limited(),
             now: backend.now(),
             now_is_old: false,
             refill: 0,

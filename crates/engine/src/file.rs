@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
-use crate::error::Errno;
+use crate::error::{Errno, SetupError};
 use crate::policy::Caching;
 
 use attached::Attached;
@@ -172,6 +172,22 @@ impl File {
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         self.0.identity
+    }
+
+    /// Refuses a description with `O_APPEND`: a write to a place lands at the end of the file there, and says that all is well (pwrite(2)).
+    ///
+    /// # Errors
+    /// `EINVAL`, what is needed, and the cure.
+    pub fn must_not_append(&self) -> Result<(), SetupError> {
+        match &self.0.made {
+            Made::Inode(inode) if inode.appends() => {
+                let error = SetupError::new("write to places in", self.name().to_owned(), Errno::EINVAL);
+                let error =
+                    error.need("a descriptor without O_APPEND, by which every write lands at the end of the file");
+                Err(error.cure("open the file without `append`, or clear the flag (`F_SETFL`, fcntl(2))"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Can requests of this mode be made?

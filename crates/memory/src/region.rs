@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 #[cfg(any(test, not(miri)))]
+use baio_process::signals;
 use rustix::fs::MemfdFlags;
 use rustix::fs::{FallocateFlags, SealFlags};
 
@@ -208,7 +209,8 @@ fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
         Err(rustix::io::Errno::INVAL) => baio_process::descriptor::memory("baio-region", flags)?,
         made => made?,
     };
-    rustix::fs::ftruncate(&fd, len as u64)?;
+    // A limit of file sizes holds for it too.
+    signals::outlasting_limits(|| rustix::fs::ftruncate(&fd, len as u64))?;
     rustix::fs::fcntl_add_seals(&fd, SEALS)?;
     Ok(fd)
 }

@@ -71,3 +71,50 @@ impl Drop for Blocked {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
     }
 }
+
+/// From here on no write, truncation or allocation beyond the limit of file sizes (`ulimit -f`) ends this process: it fails with `EFBIG`.
+/// For a program of ours, first of all; a library must not change what the program does with its signals ([`outlasting_limits`]).
+/// A program that it runs inherits this, unless it is undone there.
+pub fn ignore_file_limit() {
+    // SAFETY: it names no function.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Is the size of files limited now? Mostly not, and then no call raises SIGXFSZ.
+#[must_use]
+pub fn files_are_limited() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize)
+        .current
+        .is_some()
+}
+
+/// Runs `call`, which may meet the limit of file sizes, in a thread that may be the program's: it fails with `EFBIG`, and the SIGXFSZ that
+/// goes with that is taken back, so that neither the program's end nor its handler comes of it.
+pub fn outlasting_limits<T>(call: impl FnOnce() -> T) -> T {
+    let mut limit = MaybeUninit::<sigset_t>::zeroed();
+    // SAFETY: the set is ours; zeros are one, which is made empty and added to.
+    let limit = unsafe {
+        libc::sigemptyset(limit.as_mut_ptr());
+        libc::sigaddset(limit.as_mut_ptr(), libc::SIGXFSZ);
+        limit.assume_init()
+    };
+    let blocked = Blocked::these(&limit);
+    let was_pending = is_pending(libc::SIGXFSZ);
+    let told = call();
+    if !was_pending && is_pending(libc::SIGXFSZ) {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time are there, and nobody asks about the signal. The kernel gives it to the thread that wrote: this one.
+        unsafe { libc::sigtimedwait(&raw const limit, ptr::null_mut(), &raw const now) };
+    }
+    drop(blocked);
+    told
+}
+
+fn is_pending(signal: libc::c_int) -> bool {
+    let mut pending = MaybeUninit::<sigset_t>::zeroed();
+    // SAFETY: there is room for a set, and zeros are one.
+    unsafe {
+        libc::sigpending(pending.as_mut_ptr());
+        libc::sigismember(pending.as_ptr(), signal) == 1
+    }
+}

@@ -77,6 +77,9 @@ pub enum IoError {
     OtherThread,
 }
 
+/// What helps where a file would be larger than the process, or the file system, lets it be.
+pub const TOO_LARGE_CURE: &str = "choose a smaller size, raise the limit of file sizes (`ulimit -f`, `LimitFSIZE=` of a service), or take a file system with larger files";
+
 impl IoError {
     /// The nearest error number, for interfaces that have nothing else.
     #[must_use]
@@ -114,6 +117,7 @@ impl IoError {
             IoError::Forked => "start an engine of its own in the child",
             IoError::OtherThread => "use it where it was started, or start it for any thread (`Affinity::AnyThread`)",
             IoError::Indeterminate => "read the range back before relying on it",
+            IoError::System(Errno::EFBIG) => TOO_LARGE_CURE,
             IoError::System(Errno::ENOSPC) => "free some space on the file system",
             IoError::System(Errno::EIO) => {
                 "the device or the file system below failed: look into the kernel's log (`dmesg`), save what can be read, then try again"

@@ -1,6 +1,7 @@
 //! The promise: a log keeps what it acknowledged, in order and without a gap; over all links, on segments and plain files, with every
 //! backend, in blocks of 512 bytes and of 4 KiB. Each case is a story about any of these.
 
+mod appends;
 #[path = "../common/child.rs"]
 mod child;
 mod contract;

@@ -393,7 +393,13 @@ fn welcome(
         let need = "a rule of the broker's that allows something";
         return Err(failed(Errno::EACCES, "connect", need, "ask whoever runs the broker"));
     }
-    let refused = |errno: Errno| failed(errno, "connect", "shared memory for the session", "try again later");
+    let refused = |errno: Errno| {
+        let cure = match errno {
+            Errno::EFBIG => "raise the broker's limit of file sizes (`ulimit -f`, `LimitFSIZE=` of its service)",
+            _ => "try again later",
+        };
+        failed(errno, "connect", "shared memory for the session", cure)
+    };
     let places = match hello.places {
         0 => options.places_max,
         wanted => wanted.min(options.places_max),

@@ -11,13 +11,15 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_process::signals::is_ignored;
-use libc::{SIGCHLD, SIGPIPE, sigset_t};
+use libc::{SIGCHLD, SIGPIPE, SIGXFSZ, sigset_t};
 
-/// `SIGPIPE` was ignored before the start-up ignored it.
+/// `SIGPIPE` was ignored before the start-up ignored it, and `SIGXFSZ` before `main` did.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static LIMIT_IGNORED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look() {
     PIPE_IGNORED.store(is_ignored(SIGPIPE), Ordering::Relaxed);
+    LIMIT_IGNORED.store(is_ignored(SIGXFSZ), Ordering::Relaxed);
 }
 
 // SAFETY: functions of this section are called with no thread but one, before `main`; it touches an atomic and makes a system call,
@@ -38,6 +40,7 @@ impl Inherited {
     pub(crate) fn keep(heard: &[c_int]) -> Inherited {
         let mut signals: Vec<_> = heard.iter().map(|&signal| (signal, is_ignored(signal))).collect();
         signals.push((SIGPIPE, PIPE_IGNORED.load(Ordering::Relaxed)));
+        signals.push((SIGXFSZ, LIMIT_IGNORED.load(Ordering::Relaxed)));
         signals.push((SIGCHLD, is_ignored(SIGCHLD)));
         // SAFETY: it names no function.
         unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) };

@@ -11,6 +11,7 @@ use crate::request::{Op, RequestId, Wait};
 use crate::slot::{By, State};
 use crate::sys;
 use crate::trial::{self, Tried};
+use baio_process::signals;
 
 /// A request whose iterations end at once each, a transfer out of the page cache, must not keep a turn that has what it was
 /// asked for from returning: after so many rounds what goes on is left to the next turn.
@@ -69,7 +70,13 @@ impl Engine {
             } else {
                 self.sleep_for(wait, enough_at, &mut gather, begun)
             };
-            let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
+            let Engine {
+                backend, slots, done, ..
+            } = self;
+            let turned = match self.files_are_limited {
+                false => backend.turn(slots, sleep, done),
+                true => signals::outlasting_limits(|| backend.turn(slots, sleep, done)),
+            };
             self.now = self.backend.now();
             self.now_is_old = false;
             rang |= std::mem::take(&mut self.done.rang);
@@ -131,7 +138,11 @@ impl Engine {
         self.slots.handed_over = now;
         self.stats.batches += 1;
         self.is_starting = true;
-        let taken = self.backend.start(&mut self.slots, queue);
+        let (backend, slots) = (&mut self.backend, &mut self.slots);
+        let taken = match self.files_are_limited {
+            false => backend.start(slots, queue),
+            true => signals::outlasting_limits(|| backend.start(slots, queue)),
+        };
         self.is_starting = false;
         self.stats.iterations += taken as u64;
         if self.backend.has_helpers() {

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, Stat, StatxFlags};
+use baio_process::signals;
+use rustix::fs::{AtFlags, FallocateFlags, FileType, OFlags, Stat, StatxFlags};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::durable;
@@ -61,6 +62,12 @@ impl Inode {
         fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
     }
 
+    /// Does any of its descriptions have `O_APPEND` now? It may be given later too (`F_SETFL`, fcntl(2)).
+    pub(super) fn appends(&self) -> bool {
+        let appends = |fd: &OwnedFd| rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+        [&self.kernel, &self.direct].into_iter().flatten().any(appends)
+    }
+
     /// Of anything but a regular file that is `from`.
     pub(super) fn next_data(&self, from: u64) -> Result<Option<u64>, Errno> {
         if self.kind != Kind::Regular {
@@ -77,7 +84,7 @@ impl Inode {
 
     pub(super) fn set_size(&self, bytes: u64) -> Result<(), Errno> {
         let fd = self.any_fd()?;
-        sys::until_it_says(|| rustix::fs::ftruncate(fd, bytes))
+        signals::outlasting_limits(|| sys::until_it_says(|| rustix::fs::ftruncate(fd, bytes)))
     }
 
     /// What sysfs tells of the queue below (Documentation/ABI/stable/sysfs-block: `write_cache`, `fua`). Where there is no such

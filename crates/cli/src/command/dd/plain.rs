@@ -309,7 +309,7 @@ pub(super) fn standard_input(begin: Begin<'_>) -> Result<Plain, Failure> {
 pub(super) fn standard_output(begin: Begin<'_>) -> Result<Plain, Failure> {
     let plain = standard(1, std::io::stdout().as_fd().try_clone_to_owned(), begin, "oflag=direct")?;
     if plain.file.kind() != Kind::Stream {
-        refuse_volume(Path::new("/proc/self/fd/1"), begin.typed)?;
+        refuse_volume_behind(&plain, begin.typed)?;
     }
     Ok(plain)
 }
@@ -471,19 +471,49 @@ fn refuse_volume(path: &Path, typed: &str) -> Result<(), Failure> {
     let Some(file) = readable.then(|| std::fs::File::open(path).ok()).flatten() else {
         return Ok(());
     };
+    match holds_volume(&file) {
+        true => Err(would_destroy(typed)),
+        false => Ok(()),
+    }
+}
+
+/// The same for an open descriptor, which may be for writing only; and then there may be no `/proc` to open it once more by. What may be a
+/// volume is taken for one.
+fn refuse_volume_behind(plain: &Plain, typed: &str) -> Result<(), Failure> {
+    let Some(fd) = &plain.positioned else { return Ok(()) };
+    let flags = rustix::fs::fcntl_getfl(fd).unwrap_or(OFlags::empty());
+    let file = match flags & OFlags::ACCMODE == OFlags::RDWR {
+        true => fd.try_clone().ok().map(std::fs::File::from),
+        false => std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok(),
+    };
+    match file {
+        Some(file) if holds_volume(&file) => Err(would_destroy(typed)),
+        Some(_) => Ok(()),
+        None if plain.file.size().is_ok_and(|size| size < SECOND_SUPERBLOCK_AT) => Ok(()),
+        None => Err(Failure::new(
+            "dd",
+            "EACCES",
+            "it cannot be read, and may hold a baio volume, which the copy would destroy",
+        )
+        .on(typed)
+        .needing("/proc and the permission to read it, or a descriptor that is open for reading too")
+        .cured_by("name it by of=, or open it for both (`1<>FILE`)")),
+    }
+}
+
+fn holds_volume(file: &std::fs::File) -> bool {
     let found = |at| {
         let mut head = [0; MAGIC.len()];
         file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
     };
-    if !found(0) && !found(SECOND_SUPERBLOCK_AT) {
-        return Ok(());
-    }
-    Err(
-        Failure::new("dd", "EEXIST", "it holds a baio volume, which the copy would destroy")
-            .on(typed)
-            .needing("a segment, written as PATH#NAME, or a file that holds no volume")
-            .cured_by("copy into a segment of it, or to another file"),
-    )
+    found(0) || found(SECOND_SUPERBLOCK_AT)
+}
+
+fn would_destroy(typed: &str) -> Failure {
+    Failure::new("dd", "EEXIST", "it holds a baio volume, which the copy would destroy")
+        .on(typed)
+        .needing("a segment, written as PATH#NAME, or a file that holds no volume")
+        .cured_by("copy into a segment of it, or to another file")
 }
 
 /// What the system said of an open. It says no other word of a file system without `O_DIRECT`.

@@ -33,14 +33,14 @@ pub(super) enum Bell {
     Links(Waker),
 }
 
-/// Stops the thread that hears.
-pub(super) struct Hearing(signal_hook::iterator::Handle);
+/// Stops the thread that hears. None: no thread could be had, and signals do what they do to any program.
+pub(super) struct Hearing(Option<signal_hook::iterator::Handle>);
 
 impl Signals {
-    /// SIGUSR1 is heard from here on.
+    /// SIGUSR1 is heard from here on. Where there is no thread to hear it, it asks for nothing, and the copy goes on without.
     ///
     /// # Errors
-    /// The system has no handler or no thread for it.
+    /// The system has no handler for it.
     pub(super) fn hear(&self) -> Result<Hearing, Failure> {
         let refused = |error: std::io::Error| Failure::from_io("dd", &error).on("signals");
         // As GNU dd, which leaves the default to whoever wants POSIX to the letter.
@@ -53,8 +53,8 @@ impl Signals {
                 heard.note(signal);
             }
         };
-        baio_process::thread::named("signals").start(listen).map_err(refused)?;
-        Ok(Hearing(handle))
+        let heard = baio_process::thread::named("signals").start(listen);
+        Ok(Hearing(heard.is_ok().then_some(handle)))
     }
 
     fn note(&self, signal: i32) {
@@ -104,20 +104,22 @@ impl Hearing {
     /// # Errors
     /// The system has no handler for it.
     pub(super) fn add_interrupts(&self, signals: &Signals) -> Result<(), Failure> {
-        if is_ignored(SIGINT) {
+        let Some(handle) = self.0.as_ref().filter(|_| !is_ignored(SIGINT)) else {
             return Ok(());
-        }
+        };
         let interrupted = &signals.0.interrupted;
         // In this order: the first one passes by a flag that is not set yet.
         end_by_if(SIGINT, interrupted)
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(interrupted)))
-            .and_then(|_| self.0.add_signal(SIGINT))
+            .and_then(|_| handle.add_signal(SIGINT))
             .map_err(|error| Failure::from_io("dd", &error).on("signals"))
     }
 }
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        self.0.close();
+        if let Some(handle) = &self.0 {
+            handle.close();
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use baio_process::signals;
 use io_uring::types::{self, FsyncFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 
@@ -162,6 +163,8 @@ pub struct SharedRing {
     ring: ManuallyDrop<IoUring>,
     /// By which its descriptor is known: the number may be another file's, where the program closes what it has not opened.
     identity: Option<(u64, u64)>,
+    /// A write in a caller's thread may raise SIGXFSZ (`ulimit -f`).
+    files_are_limited: bool,
     submitting: Mutex<()>,
     reaping: Mutex<()>,
     /// Free places for files; none before the first is kept.
@@ -188,6 +191,7 @@ impl SharedRing {
         let ring = SharedRing {
             identity: identity_of(&ring),
             ring: ManuallyDrop::new(ring),
+            files_are_limited: signals::files_are_limited(),
             submitting: Mutex::default(),
             reaping: Mutex::default(),
             keeping: Mutex::default(),
@@ -209,6 +213,16 @@ impl SharedRing {
     /// The memory that the calls name, but for lists themselves, is valid for what they do until they have ended, wherever the ring is
     /// by then, and nobody is harmed by the kernel's reading and writing it.
     pub unsafe fn submit(&self, calls: &[Call]) -> Result<(), (usize, Errno)> {
+        match self.files_are_limited {
+            // SAFETY: the caller's promise.
+            false => unsafe { self.submit_all(calls) },
+            // SAFETY: the caller's promise.
+            true => signals::outlasting_limits(|| unsafe { self.submit_all(calls) }),
+        }
+    }
+
+    /// As [`SharedRing::submit`].
+    unsafe fn submit_all(&self, calls: &[Call]) -> Result<(), (usize, Errno)> {
         let guard = locked(&self.submitting);
         let mut taken = 0;
         while taken < calls.len() {

@@ -39,6 +39,8 @@ impl Core {
                 &volume.device.file
             }
         };
+        // It may have been given since the file came in.
+        file.must_not_append().map_err(|error| fail(error.into()))?;
         let least = file.direct_limits().offset.max(512);
         let mut options = *options;
         if options.block_bytes == 0 {
