@@ -214,7 +214,8 @@ fn what_waits_is_called_off_by_a_cancel() {
         panic!()
     };
     let uid = client.uid();
-    let waiting: Vec<u32> = (0..8)
+    // More than the core is asked at a time: some wait there, the others here.
+    let waiting: Vec<u32> = (0..20)
         .map(|at| client.pose(&create(uid, &format!("s{at}"), 4096)))
         .collect();
     for question in &waiting[1..] {
