@@ -102,6 +102,21 @@ fn a_block_far_behind_the_end_keeps_nobody_out() {
     says_the_device(&device, &salvaging(), END + 2048, "behind a hole");
 }
 
+/// Each of them ends a read of a megabyte after some hundred bytes; what such reads asked for was counted as gone over in vain.
+#[test]
+fn hundreds_of_blocks_far_behind_the_end_keep_nobody_out() {
+    let options = LogOptions { window: 64, ..small() };
+    let size = 8192 + (4 << 20);
+    let mut rig = Rig::create(size, &options);
+    rig.write(&record(0, 100));
+    let mut device = rig.crash(|_, _| false);
+    let far = 8192 + 512 + u64::from(options.batch_bytes_max);
+    device
+        .unreadable
+        .extend((0..400).map(|number| far + number * 1024..far + number * 1024 + 512));
+    assert_eq!(Rig::open(device, &options).payloads(), expected(&[0]));
+}
+
 #[test]
 fn what_was_read_and_is_wrong_is_rot_beside_an_unreadable_block() {
     let mut device = three(true);

@@ -45,6 +45,8 @@ pub(super) struct Scan {
     /// Where in the data what is seen begins, and its length up to the end of a block that could not be read.
     at: u64,
     len: u32,
+    /// The first block that could not be read.
+    unread: Option<Unread>,
     /// Bytes of the data that were gone over.
     passed: u64,
     look: Option<Look>,
@@ -125,6 +127,7 @@ impl LogPart {
             seen: None,
             at: 0,
             len: 0,
+            unread: None,
             passed: 0,
             look: None,
             holes: Vec::new(),
@@ -139,6 +142,11 @@ impl LogPart {
                     if let Some(unread) = seen.cut() {
                         let to = unread.offset + u64::from(scan.header.block_bytes);
                         scan.len = (to - DATA_AT - scan.at) as u32;
+                        scan.unread.get_or_insert(unread);
+                    }
+                    // What was read behind a gap and led nowhere, not what was asked for: blocks that fail are asked for one by one.
+                    if scan.look.is_some() {
+                        scan.chain.in_vain += u64::from(scan.len);
                     }
                     scan.seen = Some(seen);
                 }
@@ -156,7 +164,9 @@ impl LogPart {
         let limit = LAPS_IN_VAIN * scan.header.capacity.max(LAP_LEAST);
         loop {
             if scan.chain.in_vain > limit {
-                return Next::End(Err(scan.too_damaged()));
+                // Beside a block that could not be read nobody knows how much is damaged.
+                let unread = scan.unread.map(LogError::from);
+                return Next::End(Err(unread.unwrap_or_else(|| scan.too_damaged())));
             }
             let place = scan.look.as_ref().map_or(scan.chain.place, |look| look.place);
             let is_here = place >= scan.at && place < scan.at + u64::from(scan.len);
@@ -190,9 +200,6 @@ impl LogPart {
         scan.at = place;
         scan.len = u64::from(scan.chunk).min(scan.header.capacity - place) as u32;
         buffer.set_len(scan.len as usize);
-        if scan.look.is_some() {
-            scan.chain.in_vain += u64::from(scan.len);
-        }
         let reading = Reading::new(DATA_AT + place, scan.len, scan.header.block_bytes);
         let kind = reading.kind();
         scan.reading = Some(reading);
