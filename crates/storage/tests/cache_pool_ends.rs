@@ -4,7 +4,7 @@
 mod cached;
 
 use baio_engine::{Durability, Memory};
-use baio_storage::cache::{CacheOp, GateId};
+use baio_storage::cache::{CacheOp, GateId, Keeper};
 use cached::PAGE;
 use cached::hand::{Hand, P, hand, is_sync, write_at};
 
@@ -88,12 +88,13 @@ fn a_durable_write_that_waited_for_the_log_leaves_nothing_behind() {
 #[test]
 fn keeping_no_more_of_an_empty_range_changes_nothing() {
     let mut h = hand(64);
-    h.cache.keep(h.object, 0..20).unwrap();
+    let one = Keeper { id: 1, uid: 7 };
+    h.cache.keep(h.object, one, 0..10).unwrap();
     let (start, end) = (10, 5);
     for _ in 0..40 {
-        h.cache.keep_no_more(h.object, start..end).unwrap();
+        h.cache.keep_no_more(h.object, one, start..end).unwrap();
     }
-    // The list would have doubled forty times; and half of the frames can be kept, of which twelve are left.
-    h.cache.keep(h.object, 100..112).unwrap();
-    assert!(h.cache.keep(h.object, 200..201).is_err());
+    // The list would have doubled forty times; and a user can keep a quarter of the frames, of which six are left.
+    h.cache.keep(h.object, one, 100..106).unwrap();
+    assert!(h.cache.keep(h.object, one, 200..201).is_err());
 }

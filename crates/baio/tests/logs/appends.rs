@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 
-use baio::{Access, Errno, File, Link, Local, LogOptions, Wait};
+use baio::{Access, Errno, File, Local, LogOptions};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 #[test]
@@ -13,7 +13,7 @@ fn it_is_refused_where_it_comes_in_and_when_a_log_is_made_or_opened() {
     let link = Local::new().unwrap();
 
     let appends = OpenOptions::new().read(true).append(true).open(&path).unwrap();
-    let error = File::from_std(&link, appends, Access::Write).err().expect("a refusal");
+    let error = File::from_std(&link, appends, Access::Write).expect_err("a refusal");
     assert_eq!(error.errno(), Some(Errno::EINVAL), "{error}");
     assert!(error.to_string().contains("O_APPEND"), "{error}");
     // Who only reads is not harmed by it.
