@@ -337,6 +337,7 @@ fn kind_of(question: &Question) -> Option<Kind> {
         | Question::Delete { .. }
         | Question::Resize { .. }
         | Question::Rename { .. }
+        | Question::ChangeOwnership { .. }
         | Question::SetQuota { .. } => Some(Kind::Changes),
         Question::Open { .. } | Question::OpenKnown { identity: None, .. } => Some(Kind::Looks),
         Question::OpenKnown { .. } | Question::List => Some(Kind::Walks),
