@@ -49,6 +49,8 @@ pub(crate) struct OnRing {
     event_fds: Mutex<EventFds>,
     arrivals: Mutex<Arrivals>,
     carried: Mutex<Vec<Carried>>,
+    /// Rows of requests that were handed to the kernel.
+    rows: AtomicU64,
     kinds: Kinds,
     /// Pages with lists and requests, by their number.
     known_pages: [AtomicUsize; 8],
@@ -126,6 +128,7 @@ impl OnRing {
             event_fds: Mutex::default(),
             arrivals: Mutex::default(),
             carried: Mutex::default(),
+            rows: AtomicU64::new(0),
             kinds: Kinds::default(),
             known_pages: Default::default(),
             dead: AtomicBool::new(false),

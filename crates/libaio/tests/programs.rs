@@ -184,6 +184,11 @@ fn a_full_event_fd_holds_up_nobody() {
     story_of("straits", "brimful");
 }
 
+#[test]
+fn a_request_whose_event_is_there_is_the_programs() {
+    story_of("straits", "ended");
+}
+
 /// The file has what each library said.
 #[test]
 fn flags_limits_and_addresses_are_answered_alike() {

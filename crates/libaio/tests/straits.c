@@ -478,13 +478,80 @@ static void story_over(int fd)
 	_exit(0);
 }
 
+enum { ROW = 16 };
+
+static struct iocb row[ROW];
+static int had;
+
+/* Takes the events of all, and prepares the first of the row anew as soon as it has ended. */
+static void *takes_the_first(void *context)
+{
+	struct timespec now = { 0, 0 };
+	struct iocb own;
+	struct io_event events[8];
+	long told, at, left = 0;
+
+	while (!__atomic_load_n(&had, __ATOMIC_SEQ_CST) || left > 0) {
+		/* Who submits moves what has ended. */
+		if (left == 0) {
+			prepare(&own, PWRITE, row[0].fd, 1);
+			begin(context, &own);
+			left++;
+		}
+		told = io_getevents(context, 0, 8, events, &now);
+		MUST(told >= 0);
+		for (at = 0; at < told; at++) {
+			left -= events[at].obj == &own;
+			if (events[at].obj == &row[0]) {
+				__atomic_store_n(&row[0].flags, 0, __ATOMIC_SEQ_CST);
+				__atomic_store_n(&had, 1, __ATOMIC_SEQ_CST);
+			} else if (events[at].obj != &own) {
+				__atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST);
+			}
+		}
+	}
+	return NULL;
+}
+
+/* A request is the program's again when its event is there, also while the call that has submitted it goes on. */
+static void story_ended(int fd)
+{
+	io_context_t context = 0;
+	struct iocb *list[ROW];
+	char *many = calloc(1, LARGE);
+	struct io_event event;
+	pthread_t thread;
+	int round, at;
+
+	MUST(many && io_setup(64, &context) == 0);
+	for (round = 0; round < 8; round++) {
+		had = taken = 0;
+		for (at = 0; at < ROW; at++) {
+			list[at] = &row[at];
+			prepare(list[at], PWRITE, fd, 0);
+			row[at].buf = many;
+			row[at].nbytes = at ? LARGE : 4096;
+		}
+		row[0].flags = 1;
+		row[0].resfd = eventfd(0, 0);
+		MUST(pthread_create(&thread, NULL, takes_the_first, context) == 0);
+		MUST(io_submit(context, ROW, list) == ROW);
+		MUST(pthread_join(thread, NULL) == 0);
+		MUST(row[0].flags == 0);
+		for (; taken < ROW - 1; taken++)
+			MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.res == LARGE);
+		close((int)row[0].resfd);
+	}
+	MUST(io_destroy(context) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "pipe", story_pipe }, { "socket", story_socket }, { "synced", story_synced }, { "gathering", story_gathering },
 		{ "bad", story_bad }, { "soon", story_soon }, { "nothing", story_nothing }, { "addresses", story_addresses },
 		{ "brimful", story_brimful }, { "answers", story_answers }, { "moved", story_moved }, { "daemon", story_daemon },
-		{ "over", story_over }, { "well", story_well },
+		{ "over", story_over }, { "well", story_well }, { "ended", story_ended },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

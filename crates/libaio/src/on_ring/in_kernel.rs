@@ -1,12 +1,14 @@
 //! What the kernel does in the call, handed to the context of its own that lies under ours: its events are moved into our live ring.
 //!
 //! A request may name an event fd, which the kernel would signal before the event is where the program looks. So it is taken out of the
-//! request while the kernel copies it, and signalled here.
+//! request while the kernel copies it, and signalled here. Who finds the event first puts it back: from then on the request is the program's,
+//! though the call that has submitted it may go on.
 
 #![allow(unsafe_code)]
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use baio_engine::Errno;
 use baio_shim::counters::Operation;
@@ -26,10 +28,37 @@ pub(super) struct Carried {
     pub(super) started: u64,
     /// It had not ended when `io_submit` returned: a kind of file of which nobody has thought.
     pub(super) stray: bool,
+    /// The row that has taken the flag out of the request, and not yet put it back; 0 for none.
+    pub(super) hidden_by: u64,
 }
 
-// SAFETY: the pointer is compared, and used by the thread that submits.
+// SAFETY: the pointer is compared; and used while the call that has submitted the request goes on, by one thread at a time, under the lock.
 unsafe impl Send for Carried {}
+
+impl Carried {
+    /// Takes the event fd out of the request.
+    ///
+    /// # Safety
+    /// The request is the library's.
+    unsafe fn hide(&mut self, row: u64) {
+        if self.event_fd.is_some() {
+            // SAFETY: the caller's promise.
+            unsafe { (*self.object).flags &= !FLAG_EVENT_FD };
+            self.hidden_by = row;
+        }
+    }
+
+    /// Puts it back.
+    ///
+    /// # Safety
+    /// If it is hidden, the request is still the library's.
+    unsafe fn show(&mut self) {
+        if std::mem::take(&mut self.hidden_by) > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { (*self.object).flags |= FLAG_EVENT_FD };
+        }
+    }
+}
 
 /// Takes what is there.
 fn take_events(address: usize, events: &mut [IoEvent; EVENTS]) -> usize {
@@ -56,17 +85,20 @@ impl OnRing {
     ) -> Result<usize, Errno> {
         let count = row.len();
         let objects: Vec<(*mut Iocb, bool)> = row.iter().map(|it| (it.object, it.event_fd.is_some())).collect();
-        locked(&self.carried).extend(row);
-        for &(object, _) in objects.iter().filter(|(_, signals)| *signals) {
+        let number = self.rows.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut carried = locked(&self.carried);
+        carried.extend(row.into_iter().map(|mut it| {
             // SAFETY: the caller's promise: a request is the library's from `io_submit` on.
-            unsafe { (*object).flags &= !FLAG_EVENT_FD };
-        }
+            unsafe { it.hide(number) };
+            it
+        }));
+        drop(carried);
         // SAFETY: the caller's promise.
         let told = unsafe { calls::submit(self.address, count as i64, list.cast_mut()) };
-        // Before events are handed out: then they are the program's again.
-        for &(object, _) in objects.iter().filter(|(_, signals)| *signals) {
-            // SAFETY: as above.
-            unsafe { (*object).flags |= FLAG_EVENT_FD };
+        // Only what is there still: another thread may have handed out the rest, which is the program's, or another row's, by now.
+        for it in locked(&self.carried).iter_mut().filter(|it| it.hidden_by == number) {
+            // SAFETY: nobody has its event, and the call goes on.
+            unsafe { it.show() };
         }
         let taken = usize::try_from(told).unwrap_or(0).min(count);
         for &(object, _) in &objects[taken..] {
@@ -88,7 +120,10 @@ impl OnRing {
     fn carries(&self, object: *mut Iocb) -> Option<Carried> {
         let mut carried = locked(&self.carried);
         let at = carried.iter().position(|it| std::ptr::eq(it.object, object))?;
-        Some(carried.swap_remove(at))
+        let mut it = carried.swap_remove(at);
+        // SAFETY: its event has not been handed out, and while its flag is hidden the call goes on.
+        unsafe { it.show() };
+        Some(it)
     }
 
     fn move_events_of(&self, objects: &[(*mut Iocb, bool)], started: u64) {

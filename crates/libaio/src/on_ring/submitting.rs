@@ -103,6 +103,7 @@ impl OnRing {
                 event_fd: request.event_fd,
                 started,
                 stray: false,
+                hidden_by: 0,
             }));
         }
         let row = std::mem::take(in_call);
@@ -189,6 +190,7 @@ impl OnRing {
                 event_fd,
                 started,
                 stray: false,
+                hidden_by: 0,
             }),
         }
     }
