@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use baio_process::signals;
-use rustix::fs::{AtFlags, FallocateFlags, FileType, OFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::durable;
@@ -21,6 +21,8 @@ pub(super) struct Inode {
     pub(super) file_system: Option<i64>,
     /// Pipes, sockets and terminals have none (lseek(2)).
     pub(super) offsets: bool,
+    /// Somebody else opened it, and may use its position.
+    pub(super) is_given: bool,
 }
 
 impl Inode {
@@ -46,6 +48,7 @@ impl Inode {
             direct,
             file_system,
             offsets,
+            is_given: false,
         })
     }
 
@@ -73,7 +76,7 @@ impl Inode {
         if self.kind != Kind::Regular {
             return Ok(Some(from));
         }
-        match rustix::fs::seek(self.any_fd()?, rustix::fs::SeekFrom::Data(from)) {
+        match rustix::fs::seek(self.any_fd()?, SeekFrom::Data(from)) {
             Ok(at) => Ok(Some(at)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
             // A file system that keeps no account of its holes.
@@ -104,13 +107,13 @@ impl Inode {
         cache.trim_ascii() != b"write through" && !takes_fua()
     }
 
-    /// Only a file system that cannot have a file so long says no. The kernel compares the end with the longest file before the file
-    /// system sees the request, which then refuses it: no file system takes out a single byte.
+    /// Only a file system that cannot have a file so long says no: lseek(2) refuses a place behind its longest file. Nobody uses the position of a
+    /// description of ours; one that was given to us has its owner's, and is not asked.
     pub(super) fn may_end_at(&self, end: u64) -> bool {
-        let (Some(last), Ok(fd), Kind::Regular) = (end.checked_sub(1), self.any_fd(), self.kind) else {
+        let (false, Ok(fd), Kind::Regular) = (self.is_given, self.any_fd(), self.kind) else {
             return true;
         };
-        rustix::fs::fallocate(fd, FallocateFlags::COLLAPSE_RANGE, last, 1) != Err(rustix::io::Errno::FBIG)
+        rustix::fs::seek(fd, SeekFrom::Start(end)) != Err(rustix::io::Errno::INVAL)
     }
 
     pub(super) fn owner_uid(&self) -> Option<u32> {

@@ -147,7 +147,8 @@ impl File {
         } else {
             Caching::Kernel
         };
-        let inode = Inode::new(name, fd, caching)?;
+        let mut inode = Inode::new(name, fd, caching)?;
+        inode.is_given = true;
         Ok(File::made_of(name.to_owned(), Made::Inode(inode)))
     }
 }

@@ -429,7 +429,7 @@ impl<'a> Driver<'a> {
 /// Is that what an area says in which a log was not made to its end?
 #[must_use]
 pub fn is_no_log(error: &LogError) -> bool {
-    matches!(error, LogError::NotLog | LogError::HeaderLost)
+    matches!(error, LogError::NotLog | LogError::NotMade | LogError::HeaderLost)
 }
 
 /// Goes through the record of a session; what it holds at each moment.

@@ -101,7 +101,8 @@ impl Cache {
             }
             request.clearing.safe = page;
             if self.is_thrown_away(request, page, frame) {
-                self.throw_away(request.object, page, frame);
+                // Not yet: another page of the range may still refuse the cut, and then nothing was lost.
+                request.clearing.safe = page + 1;
                 continue;
             }
             let entry = self.frames.get(frame);
@@ -256,7 +257,9 @@ impl Cache {
             let entry = self.frames.get(frame);
             let is_careless = crate::seeded_bug("reserve-drops-changes") && !entry.state.is_busy();
             let is_safe = entry.state == FrameState::Clean || is_careless;
-            if !is_safe || entry.pins > 0 || entry.stuck {
+            let is_thrown_away = self.is_thrown_away(request, page, frame);
+            let entry = self.frames.get(frame);
+            if !(is_safe || is_thrown_away) || entry.pins > 0 || entry.stuck {
                 let flushes = request.clearing.flushes;
                 request.clearing = Clearing {
                     flushes,
@@ -265,7 +268,9 @@ impl Cache {
                 return Ok(false);
             }
             request.clearing.dropped = page + 1;
-            if !crate::seeded_bug("reserve-keeps-pages") {
+            if is_thrown_away {
+                self.throw_away(request.object, page, frame);
+            } else if !crate::seeded_bug("reserve-keeps-pages") {
                 self.drop_page(frame);
             }
         }
