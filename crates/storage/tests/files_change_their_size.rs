@@ -280,6 +280,13 @@ fn a_cut_throws_away_what_cannot_be_written() {
         let written = begin_write(&mut core, handle, block, &[byte; BLOCK], Mode::Cached);
         assert_eq!(end(&mut core, written).result.unwrap(), BLOCK as u32);
     }
+    // A cut that the last page refuses has thrown none of the others away.
+    assert!(run(&mut core, sync_request(handle)).result.is_err());
+    let pin = core.pin_now(handle, 9).unwrap();
+    let refused = run(&mut core, ask(handle, SegmentOp::Truncate { len: B }, Mode::Kernel)).result;
+    assert_eq!(refused.unwrap_err().code(), "EBUSY");
+    core.unpin(pin);
+    assert_eq!(get(&mut core, handle, 2, 1, Mode::Cached), vec![5; BLOCK]);
     for len in [2 * B + 1, 2 * B - 1] {
         assert!(run(&mut core, sync_request(handle)).result.is_err());
         let cut = run(&mut core, ask(handle, SegmentOp::Truncate { len }, Mode::Kernel)).result;
