@@ -210,19 +210,29 @@ fn a_daemons_standard_streams_are_its_own() {
     story_of("straits", "daemon");
 }
 
-#[test]
-fn a_context_goes_over_under_threads_that_wait() {
-    story_of("straits", "over");
+/// A story in which a context goes over where reads can be tried.
+fn goes_over(name: &str) {
+    story_of("straits", name);
     let dir = tempfile::tempdir().unwrap();
-    let told = run("straits", "over", common::ours(), CHOOSES, &dir.path().join("file"));
+    let told = run("straits", name, common::ours(), CHOOSES, &dir.path().join("file"));
     let said = String::from_utf8_lossy(&told.stderr);
     let can = said.contains("its reads wait: io_uring");
     if !can {
         common::skipped(
-            "programs::a_context_goes_over",
+            &format!("programs::{name}: going over"),
             "a file system whose reads can be tried (RWF_NOWAIT), io_uring",
         );
     }
+}
+
+#[test]
+fn a_context_goes_over_under_threads_that_wait() {
+    goes_over("over");
+}
+
+#[test]
+fn a_context_goes_over_at_a_poll() {
+    goes_over("poll");
 }
 
 /// Writes through the cache, reads of what is there, syncs and direct I/O: one at a time and many.

@@ -545,13 +545,62 @@ static void story_ended(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+static void *waits_for_one(void *context)
+{
+	static struct io_event event;
+
+	MUST(io_getevents(context, 1, 1, &event, NULL) == 1);
+	return &event;
+}
+
+/* A context is due to go over, and does so under a thread that waits when the next request is a poll. */
+static void story_poll(int fd)
+{
+	io_context_t context = 0;
+	int bell = eventfd(0, 0);
+	unsigned long long one = 1;
+	struct iocb poll, read;
+	struct io_event event, *told;
+	pthread_t thread;
+	void *own;
+	int at;
+
+	for (at = 0; at < BLOCKS; at++)
+		MUST(pwrite(fd, bytes, 4096, at * 4096) == 4096);
+	MUST(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) == 0);
+	MUST(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	MUST(io_setup(64, &context) == 0);
+	memset(&poll, 0, sizeof(poll));
+	poll.opcode = 5;
+	poll.fd = bell;
+	poll.buf = (void *)POLLIN;
+	begin(context, &poll);
+	/* It stays in flight, so that the reads, which wait, are the kernel's. */
+	for (at = 0; at < BLOCKS; at++) {
+		prepare(&read, PREAD, fd, at);
+		read.buf = bytes;
+		begin(context, &read);
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.res == 4096);
+	}
+	MUST(write(bell, &one, 8) == 8);
+	MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &poll);
+	MUST(pthread_create(&thread, NULL, waits_for_one, context) == 0);
+	usleep(50000);
+	poll.data = (void *)42L;
+	begin(context, &poll);
+	MUST(pthread_join(thread, &own) == 0);
+	told = own;
+	MUST(told->obj == &poll && told->data == (void *)42L && told->res > 0);
+	MUST(io_destroy(context) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "pipe", story_pipe }, { "socket", story_socket }, { "synced", story_synced }, { "gathering", story_gathering },
 		{ "bad", story_bad }, { "soon", story_soon }, { "nothing", story_nothing }, { "addresses", story_addresses },
 		{ "brimful", story_brimful }, { "answers", story_answers }, { "moved", story_moved }, { "daemon", story_daemon },
-		{ "over", story_over }, { "well", story_well }, { "ended", story_ended },
+		{ "over", story_over }, { "well", story_well }, { "ended", story_ended }, { "poll", story_poll },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);
