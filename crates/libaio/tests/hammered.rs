@@ -56,14 +56,22 @@ struct Slot {
 /// worlds, since tests that run at once share the addresses.
 static GATE: AtomicBool = AtomicBool::new(false);
 
+/// Opens it again, also when a claim fails inside: the others would wait for ever, and what has failed would be told by nobody.
+struct AtTheGate;
+
+impl Drop for AtTheGate {
+    fn drop(&mut self) {
+        GATE.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Alone with whoever else asks so. Relaxed: it keeps addresses apart, and orders nothing.
 fn at_the_gate<T>(work: impl FnOnce() -> T) -> T {
     while GATE.swap(true, Ordering::Relaxed) {
         std::thread::yield_now();
     }
-    let told = work();
-    GATE.store(false, Ordering::Relaxed);
-    told
+    let _alone = AtTheGate;
+    work()
 }
 
 /// What the threads share.
@@ -506,6 +514,13 @@ fn eight_threads_on_rings() {
             .status();
         assert!(told.unwrap().success(), "{test} on rings");
     }
+}
+
+#[test]
+fn a_claim_that_fails_at_the_gate_leaves_it_open() {
+    let failed = std::panic::catch_unwind(|| at_the_gate(|| panic!("as a claim fails")));
+    assert!(failed.is_err());
+    bounded(|_| at_the_gate(|| ()));
 }
 
 fn hammer(polls: usize, length: Duration) {
