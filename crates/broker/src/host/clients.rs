@@ -43,8 +43,12 @@ impl Broker {
         let Some(session) = session.filter(|session| session.word == word && !session.is_leaving) else {
             return;
         };
-        if session.is_blocked && !session.flush() {
-            return self.leave(number);
+        if session.is_blocked {
+            let is_there = session.flush();
+            // Who is to read first is not listened to: that it has hung up is seen here only.
+            if !is_there || session.owes() && sockets::is_half_closed(session.fd()) {
+                return self.leave(number);
+            }
         }
         for _ in 0..MESSAGES_MAX {
             let Some(session) = self.sessions[number as usize].as_deref_mut() else {
@@ -206,7 +210,7 @@ impl Broker {
         }
         session.is_leaving = true;
         self.set.remove(&session.fd());
-        sockets::say_end(session.fd());
+        session.is_end_said = sockets::say_end(session.fd());
         if let Some(open) = &mut session.open {
             open.seat.cancel_all(&mut self.core);
             let handles = open.seat.border.handles.take_all();
@@ -242,7 +246,7 @@ impl Broker {
                 any = true;
                 let mut session = *session;
                 ended.extend(session.bound.take());
-                let rest = session.rest();
+                let mut rest = session.rest();
                 if !rest.is_over() && self.set.add_ending(&rest.fd(), RESTS).is_ok() {
                     self.rests.push(rest);
                 }
@@ -262,7 +266,7 @@ impl Broker {
     /// Clients of ended sessions have closed their sockets, or something else was done with those.
     fn bury_rests(&mut self) {
         let before = self.rests.len();
-        self.rests.retain(|rest| !rest.is_over());
+        self.rests.retain_mut(|rest| !rest.is_over());
         if self.rests.len() < before {
             self.listen_again();
         }

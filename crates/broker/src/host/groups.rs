@@ -43,13 +43,16 @@ pub(super) fn of_peer(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     }
 }
 
+/// Less than the least message takes of a socket. While the kernel wakes whoever waits for room it still counts a byte of what was just read.
+const NO_MESSAGE: libc::c_int = 16;
+
 /// Does the peer have anything to read that we have sent, and perhaps descriptors with it (`SIOCOUTQ`, unix(7))? Where the system does not
 /// say, it does.
 pub(super) fn has_unread(socket: BorrowedFd<'_>) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one integer to `bytes`, which lives through the call.
     let said = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    said != 0 || bytes > 0
+    said != 0 || bytes > NO_MESSAGE
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub(super) struct Session {
     pub(super) is_awake: bool,
     /// It has gone, or is to go: what it has under way ends first.
     pub(super) is_leaving: bool,
+    /// Its client was told that it is over, as far as it is to be told.
+    pub(super) is_end_said: bool,
     /// It is for a handle that was handed on, and for nothing else.
     pub(super) bound: Option<Bound>,
     /// Its place.
@@ -112,6 +114,7 @@ pub(super) struct Charges(pub(super) Charge, pub(super) Option<Charge>);
 /// until the client's end of the socket is closed; then the memory's pages are given back.
 pub(super) struct Rest {
     socket: Arc<OwnedFd>,
+    is_end_said: bool,
     memory: Option<Arc<Region>>,
     _place: Charge,
     _flying: Vec<Charge>,
@@ -122,8 +125,10 @@ impl Rest {
         self.socket.as_fd()
     }
 
-    /// Has its client closed its end? Then nothing is left but the memory that a device may be at work on.
-    pub(super) fn is_over(&self) -> bool {
+    /// Has its client closed its end? Then nothing is left but the memory that a device may be at work on. Else it is told of the end, as
+    /// soon as there is room.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.is_end_said = self.is_end_said || sockets::say_end(self.fd());
         let is_over = sockets::is_closed(self.fd());
         if let Some(memory) = self.memory.as_ref().filter(|_| is_over) {
             memory.give_pages_back();
@@ -198,6 +203,7 @@ impl Session {
             is_blocked: false,
             is_awake: false,
             is_leaving: false,
+            is_end_said: false,
             bound,
             place,
             flying: Vec::new(),
@@ -264,6 +270,7 @@ impl Session {
     pub(super) fn rest(self) -> Rest {
         Rest {
             memory: self.open.map(|open| Arc::clone(open.seat.border.region())),
+            is_end_said: self.is_end_said,
             socket: self.socket,
             _place: self.place,
             _flying: self.flying,

@@ -239,20 +239,28 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], with: Option<Borrowed
 }
 
 /// Tells the other end that the session is over: by an empty datagram, which looks like the end to who receives it. Both directions stay open,
-/// so that one end of the socket tells when the other one is closed ([`is_closed`]).
-pub(super) fn say_end(socket: BorrowedFd<'_>) {
-    if send(socket, &[], None) == Sent::Full {
-        // There is no room for it: who reads what is there sees the end behind it.
-        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
-    }
+/// so that one end of the socket tells when the other one is closed ([`is_closed`]): our half shut and theirs would look the same. False: there
+/// is no room for it before the other end has read something.
+pub(super) fn say_end(socket: BorrowedFd<'_>) -> bool {
+    send(socket, &[], None) != Sent::Full
 }
 
-/// Has the other side closed its end, so that nothing of what it was sent is there any more?
+/// Has the other side closed its end, so that nothing of what it was sent is there any more? Who shuts both directions down and keeps its
+/// end looks alike to poll(2), and has what it has not read.
 pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+    shows(socket, PollFlags::empty(), PollFlags::HUP | PollFlags::ERR) && !groups::has_unread(socket)
+}
+
+/// Does the other side send nothing more?
+pub(super) fn is_half_closed(socket: BorrowedFd<'_>) -> bool {
+    shows(socket, PollFlags::RDHUP, PollFlags::RDHUP)
+}
+
+/// Does the socket show any of these, if it is asked for so much?
+fn shows(socket: BorrowedFd<'_>, asked: PollFlags, any_of: PollFlags) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(socket, asked)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let gone = PollFlags::HUP | PollFlags::ERR;
-    rustix::event::poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(gone)
+    rustix::event::poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(any_of)
 }
 
 /// Nothing more goes either way. Who hangs up and leaves anything unread resets the connection, and the other end is told that before
@@ -310,18 +318,18 @@ impl Set {
         Ok(epoll::add(&self.fd, socket, data, epoll::EventFlags::IN)?)
     }
 
-    /// Tells of this one when the other side does something with its end, once for each time.
+    /// Tells of this one when the other side does something with its end or reads from it, once for each time.
     pub(super) fn add_ending(&self, socket: &impl AsFd, word: u64) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(word);
-        let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         Ok(epoll::add(&self.fd, socket, data, flags)?)
     }
 
-    /// What is waited for on it from now on.
+    /// What is waited for on it from now on. For who has to read first, that it hangs up too: that is not read then.
     pub(super) fn wait_for(&self, socket: &impl AsFd, word: u64, readable: bool, writable: bool) {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, readable);
-        flags.set(epoll::EventFlags::OUT, writable);
+        flags.set(epoll::EventFlags::OUT | epoll::EventFlags::RDHUP, writable);
         let _ = epoll::modify(&self.fd, socket, epoll::EventData::new_u64(word), flags);
     }
 

@@ -108,6 +108,13 @@ impl Wire {
         rustix::net::sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL).is_ok()
     }
 
+    /// Has anything come that was not received?
+    pub(crate) fn has_something(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)) == Ok(1)
+    }
+
     pub(crate) fn receive(&self) -> Told {
         let mut inbox = vec![0; MESSAGE_MAX + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -267,9 +274,7 @@ impl Client {
 
     /// Takes in what has come; how many answers nobody has looked at.
     pub(crate) fn arrived(&mut self) -> usize {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while poll(&mut [PollFd::new(&self.wire.0, PollFlags::IN)], Some(&now)) == Ok(1) && self.hear() {}
+        while self.wire.has_something() && self.hear() {}
         self.answers.len()
     }
 

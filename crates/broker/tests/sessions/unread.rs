@@ -54,6 +54,31 @@ fn who_never_reads_is_no_hindrance_to_an_end() {
     house.ends();
 }
 
+/// There is no room to tell it of the end, and it has shut its half down, as a client may: its end is open all the same. It reads the end behind
+/// all else, and its memory is its own till then.
+#[test]
+fn who_has_not_read_keeps_its_memory_and_is_told_of_the_end() {
+    let (house, mut victim) = with_many_segments();
+    let mut client = house.client();
+    let handle = client.made_once("own", 1 << 20);
+    assert_eq!(client.write(handle, 0, &[7; BLOCK as usize]).result, Ok(BLOCK));
+    let mut posed = 0;
+    while client.wire.sends_at_last(&Question::List.encode(posed).unwrap()) {
+        posed += 1;
+        assert!(posed < 100_000, "the broker takes whatever is asked");
+    }
+    rustix::net::shutdown(&client.wire.0, rustix::net::Shutdown::Write).unwrap();
+    victim.is_left_with(1);
+    let mut bytes = [0; BLOCK as usize];
+    client.memory.arena().unwrap().copy_out(&mut bytes);
+    assert!(bytes == [7; BLOCK as usize], "its memory was taken from it");
+    while client.hear() {}
+    client.memory.arena().unwrap().copy_out(&mut bytes);
+    assert!(bytes == [7; BLOCK as usize], "its memory was taken from it");
+    victim.goes_on();
+    house.ends();
+}
+
 #[test]
 fn who_never_reads_and_leaves_has_left() {
     let (house, mut victim) = with_many_segments();
