@@ -10,7 +10,8 @@
 //! The program holds the address of the kernel's live ring. Memory of ours takes its place there, with the same contents, in one step
 //! (mremap(2)): whoever reads it without a call sees one or the other. The kernel knows the context still by that address: it reads its
 //! number there, and nothing else. This is done only at a moment when no request is in flight, no other thread is in a call on the context but to
-//! sleep (`sleepers.rs`), and each event in the ring is one that no reader without a call may be about to take.
+//! sleep (`sleepers.rs`), and no event is in the ring: a reader without a call may be about to take it, and would say so in the memory that has
+//! just been replaced.
 
 #![allow(unsafe_code)]
 
@@ -300,13 +301,13 @@ impl Context {
         }
     }
 
-    /// Is nothing in flight, and does nobody take events without a call, if there are any or will be?
+    /// Is nothing in flight and no event there, and does nobody take events without a call, if there will be any?
     fn is_quiet(&self, ring: &KernelRing, will_be: bool) -> bool {
         let nr = u64::from(ring.nr());
         let (head, tail) = ring.ends();
         let nothing_in_flight = self.submitted.load(Ordering::Relaxed) % nr == u64::from(tail);
         let nobody_takes = self.taken.load(Ordering::Relaxed) % nr == u64::from(head);
-        nothing_in_flight && (nobody_takes || head == tail && !will_be)
+        nothing_in_flight && head == tail && (nobody_takes || !will_be)
     }
 
     fn begin_ring(&self, ring: &KernelRing) -> bool {

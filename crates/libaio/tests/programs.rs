@@ -245,6 +245,16 @@ fn what_the_kernel_does_well_is_left_to_it() {
     assert!(!said.contains("its reads wait: io_uring"), "{said}");
 }
 
+/// Somebody may be about to take it without a call, and would take it twice.
+#[test]
+fn a_context_stays_while_an_event_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("straits", "left", common::ours(), CHOOSES, &dir.path().join("file"));
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{said}");
+    assert!(!said.contains("its reads wait: io_uring"), "{said}");
+}
+
 #[test]
 fn a_function_of_the_programs_own_is_not_called_from_inside() {
     let dir = tempfile::tempdir().unwrap();

@@ -446,6 +446,16 @@ static void *takes(void *own)
 	return NULL;
 }
 
+static void make_cold(int fd)
+{
+	int at;
+
+	for (at = 0; at < BLOCKS; at++)
+		MUST(pwrite(fd, bytes, 4096, at * 4096) == 4096);
+	MUST(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) == 0);
+	MUST(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+}
+
 /* Reads of what is not in the cache, while two threads wait for their events: the context goes over under them. */
 static void story_over(int fd)
 {
@@ -565,10 +575,7 @@ static void story_poll(int fd)
 	void *own;
 	int at;
 
-	for (at = 0; at < BLOCKS; at++)
-		MUST(pwrite(fd, bytes, 4096, at * 4096) == 4096);
-	MUST(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) == 0);
-	MUST(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	make_cold(fd);
 	MUST(io_setup(64, &context) == 0);
 	memset(&poll, 0, sizeof(poll));
 	poll.opcode = 5;
@@ -594,6 +601,27 @@ static void story_poll(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+/* Reads that wait, where an event is always left: somebody may be about to take it without a call. */
+static void story_left(int fd)
+{
+	io_context_t context = 0;
+	struct iocb iocbs[2];
+	struct io_event event;
+	int at;
+
+	make_cold(fd);
+	MUST(io_setup(64, &context) == 0);
+	prepare(&iocbs[1], PWRITE, fd, 0);
+	begin(context, &iocbs[1]);
+	for (at = 0; at < BLOCKS; at++) {
+		prepare(&iocbs[at % 2], PREAD, fd, at);
+		iocbs[at % 2].buf = bytes;
+		begin(context, &iocbs[at % 2]);
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &iocbs[(at + 1) % 2]);
+	}
+	MUST(io_destroy(context) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
@@ -601,6 +629,7 @@ int main(int count, char **arguments)
 		{ "bad", story_bad }, { "soon", story_soon }, { "nothing", story_nothing }, { "addresses", story_addresses },
 		{ "brimful", story_brimful }, { "answers", story_answers }, { "moved", story_moved }, { "daemon", story_daemon },
 		{ "over", story_over }, { "well", story_well }, { "ended", story_ended }, { "poll", story_poll },
+		{ "left", story_left },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);
