@@ -1,7 +1,7 @@
 //! Does a context's `io_submit` wait for reads? Found by measuring it.
 //!
-//! The first request is tried: a buffered read of what is not in the cache shows at once what the program does. After that one call of a few is
-//! timed. A call that took long is looked into: if it had buffered reads, of a file whose reads can be started
+//! The first request is tried: a buffered read of what is not in the cache shows at once what the program does. After that of a few requests one is
+//! timed, with the call it comes in. A call that took long is looked into: if it had buffered reads, of a file whose reads can be started
 //! without waiting (`RWF_NOWAIT`), and took longer than a copy of their bytes would, it has waited, or another thread had the processor. Which of
 //! the two, the next few calls show: the first read of each is tried, as at the beginning.
 //!
@@ -30,7 +30,7 @@ const LOOKED_AT: u64 = 64;
 /// Long calls that are passed by after one that had no reads, at most.
 const PASSED_MAX: u32 = 1024;
 
-/// One call of so many is measured: reading the clock costs a tenth of a copy.
+/// One request of so many is measured, and the call that it comes with: reading the clock costs a tenth of a copy.
 const ONE_OF: u64 = 8;
 
 /// No request yet.
@@ -75,9 +75,10 @@ impl Watch {
         state == WANTED
     }
 
-    /// Is this call to be measured, before which so many requests have been taken?
-    pub(crate) fn measures(&self, before: u64) -> bool {
-        before % ONE_OF == 0 && self.state.load(Ordering::Relaxed) == WATCHING
+    /// Is this call on so many requests to be measured, before which so many have been taken? One request of a few is, and its call.
+    pub(crate) fn measures(&self, before: u64, count: u64) -> bool {
+        let next = before.next_multiple_of(ONE_OF);
+        next < before.saturating_add(count.max(1)) && self.state.load(Ordering::Relaxed) == WATCHING
     }
 
     /// It is to go over whatever it does.
@@ -225,5 +226,22 @@ fn nowait_read(request: &Iocb) -> i32 {
         -baio_engine::Errno::last().raw()
     } else {
         told as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_of_a_few_is_measured_however_many_come_at_once() {
+        let watch = Watch::default();
+        watch.state.store(WATCHING, Ordering::Relaxed);
+        for count in [1, 3, 7, 8, 16] {
+            // After one first request.
+            let befores = (0..ONE_OF).map(|call| 1 + call * count);
+            let measured = befores.filter(|&before| watch.measures(before, count)).count() as u64;
+            assert_eq!(measured, count.min(ONE_OF), "of eight calls on {count}");
+        }
     }
 }

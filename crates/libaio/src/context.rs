@@ -147,7 +147,8 @@ impl Context {
     unsafe fn submit_to_kernel(&self, count: c_long, list: *mut *mut Iocb) -> c_int {
         self.count(|follower, sheet, ring| follower.submits(sheet, ring, cold::requests_of(list, count)));
         let before = self.submitted.load(Ordering::Relaxed);
-        let started = self.watch.measures(before).then(Instant::now);
+        let measures = self.watch.measures(before, u64::try_from(count).unwrap_or(0));
+        let started = measures.then(Instant::now);
         // SAFETY: the caller's promise.
         let told = unsafe { calls::submit(self.address, count, list) };
         if let Ok(taken) = u64::try_from(told) {
