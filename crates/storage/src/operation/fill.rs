@@ -59,6 +59,8 @@ pub(crate) struct Fill {
     under_way: u32,
     stage: Stage,
     stopped: bool,
+    /// Whoever calls the operation off: what is recorded already goes on behind it.
+    to_the_end: bool,
     failed: Option<Fault>,
     zeros: Option<Frozen>,
 }
@@ -85,9 +87,18 @@ impl Fill {
             under_way: 0,
             stage,
             stopped: false,
+            to_the_end: false,
             failed: None,
             zeros: None,
         })
+    }
+
+    /// The same, and is called off by nobody.
+    pub(crate) fn to_the_end(self) -> Fill {
+        Fill {
+            to_the_end: true,
+            ..self
+        }
     }
 
     /// Bytes that are zero, and bytes that there are.
@@ -136,7 +147,7 @@ impl Fill {
     /// # Errors
     /// What went wrong, once nothing is under way any more.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, beside: bool) -> Result<Filled, Fault> {
-        if cx.is_called_off && self.stage != Stage::Durable {
+        if cx.is_called_off && !self.to_the_end && self.stage != Stage::Durable {
             self.failed = self.failed.take().or(Some(CALLED_OFF));
         }
         while self.wants_more() {

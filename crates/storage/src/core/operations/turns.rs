@@ -125,6 +125,32 @@ fn zeroes_end_when_they_are_called_off_and_their_blocks_are_free() {
     assert_eq!(core.volume_info().unwrap().free_bytes, free);
 }
 
+/// A resize that moves has a record that says so: whenever it is called off, the segment lies in one place at its end.
+#[test]
+fn a_resize_that_moves_leaves_nothing_half_moved_when_it_is_called_off() {
+    let mut core = core();
+    let free = core.volume_info().unwrap().free_bytes;
+    // "other" lies behind it, so it moves.
+    let id = core
+        .begin_resize(ME, ME.uid, "data", &ResizeOptions::to_size(3 << 20))
+        .unwrap();
+    while core
+        .operation_progress(&id)
+        .is_none_or(|progress| !matches!(progress, Progress::Bytes { done, .. } if done > 8192))
+    {
+        core.turn(Wait::one()).unwrap();
+    }
+    core.call_off_operation(&id);
+    let answer = loop {
+        match core.take_answer(&id) {
+            Some(answer) => break answer,
+            None => drop(core.turn(Wait::one()).unwrap()),
+        }
+    };
+    answer.expect("it ends");
+    assert_eq!(core.volume_info().unwrap().free_bytes, free + 8192 - (3 << 20));
+}
+
 #[test]
 fn a_list_that_is_called_off_ends_at_its_next_step() {
     let mut core = core();
