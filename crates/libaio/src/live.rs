@@ -166,6 +166,10 @@ impl LiveRing {
         self.closed.store(true, Ordering::SeqCst);
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     /// Places for events.
     pub(crate) fn nr(&self) -> u32 {
         self.nr
@@ -173,7 +177,7 @@ impl LiveRing {
 
     /// Events that nobody has taken.
     pub(crate) fn len(&self) -> u32 {
-        if self.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return 0;
         }
         // Acquire: what the program has done with the events before the head is over.
@@ -183,7 +187,7 @@ impl LiveRing {
 
     /// Appends an event. There is room, because no more requests are let in than there are places. One caller at a time.
     pub(crate) fn publish(&self, event: IoEvent) {
-        if self.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return;
         }
         let tail = self.tail();

@@ -191,7 +191,8 @@ impl OnRing {
             }
         });
         drop(requests);
-        if self.any_stray() {
+        // A context that is gone has no events any more: its address may be the next one's by now.
+        if !self.live.is_closed() && self.any_stray() {
             self.move_events(submitted, &mut after);
         }
         after

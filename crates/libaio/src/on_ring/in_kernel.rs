@@ -177,3 +177,55 @@ impl OnRing {
         locked(&self.carried).iter().any(|it| it.stray)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::abi::command;
+
+    #[test]
+    fn a_context_that_is_gone_takes_no_events_of_the_next_at_its_address() {
+        let mut address = 0;
+        // SAFETY: the one context is ours.
+        assert_eq!(unsafe { calls::setup(8, &raw mut address) }, 0);
+        // SAFETY: nothing is in flight there.
+        let Ok(ring) = (unsafe { OnRing::over(address, 8) }) else {
+            eprintln!("SKIPPED: in_kernel: needs io_uring");
+            return;
+        };
+        let never_ended = std::ptr::without_provenance_mut(64);
+        locked(&ring.carried).push(Carried {
+            object: never_ended,
+            operation: Operation::Read,
+            event_fd: None,
+            started: 0,
+            stray: true,
+            hidden_by: 0,
+        });
+        ring.end(|| true);
+        let file = tempfile::tempfile().unwrap();
+        let mut write = Iocb {
+            data: 0,
+            key: 0,
+            rw_flags: 0,
+            opcode: command::PWRITE,
+            priority: 0,
+            fd: file.as_raw_fd() as u32,
+            buffer: b"next".as_ptr().expose_provenance() as u64,
+            bytes: 4,
+            offset: 0,
+            reserved: 0,
+            flags: 0,
+            event_fd: 0,
+        };
+        let mut list = [&raw mut write];
+        // SAFETY: the request ends in the call. The kernel knows its next context by the same address.
+        assert_eq!(unsafe { calls::submit(address, 1, list.as_mut_ptr()) }, 1);
+        // As the helper does, which may look once more.
+        ring.look(None);
+        assert_eq!(take_events(address, &mut [IoEvent::default(); EVENTS]), 1);
+        calls::destroy(address);
+    }
+}
