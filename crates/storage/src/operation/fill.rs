@@ -94,7 +94,7 @@ impl Fill {
     }
 
     /// The same, and is called off by nobody.
-    pub(crate) fn to_the_end(self) -> Fill {
+    pub(crate) fn going_to_the_end(self) -> Fill {
         Fill {
             to_the_end: true,
             ..self

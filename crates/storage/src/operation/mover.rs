@@ -336,7 +336,8 @@ impl Mover {
             return Ok(self.want(Record::End));
         }
         // The record says that it moves: it ends, else both runs stay taken.
-        let mut fill = Fill::new(cx, self.to.start + copied, self.blocks - copied, Zeroing::Written)?.to_the_end();
+        let mut fill =
+            Fill::new(cx, self.to.start + copied, self.blocks - copied, Zeroing::Written)?.going_to_the_end();
         match fill.go_on(cx, false) {
             Ok(filled) => self.zeroed(fill, filled),
             Err(fault) => self.pause(cx, Resume::Rest, fault),
