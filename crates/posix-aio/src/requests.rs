@@ -44,9 +44,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Does its number still stand for its file?
-    fn has_its_number(&self) -> bool {
-        self.file.is_some() && File::of(self.call.fd) == self.file
+    /// Is its file kept, or does its number still stand for it?
+    fn has_its_file(&self) -> bool {
+        self.call.kept.is_some() || self.file.is_some() && File::of(self.call.fd) == self.file
     }
 
     /// A blocking write to a pipe or a socket moves everything, and io_uring only what there is room for: moves on to the rest, if so.
@@ -55,7 +55,7 @@ impl Request {
             return false;
         };
         let is_short = moved > 0 && moved < *len && self.file.is_some_and(File::is_stream);
-        if !is_short || !self.has_its_number() || !file::blocks(self.call.fd) {
+        if !is_short || !self.has_its_file() || !file::blocks(self.call.fd) {
             return false;
         }
         if let What::Write { pointer, len, .. } = &mut self.call.what {
@@ -296,7 +296,7 @@ impl Requests {
                     again = std::mem::take(flags) != 0;
                 }
             }
-            if again && !request.has_its_number() {
+            if again && !request.has_its_file() {
                 again = false;
                 raw = if dropped { raw } else { -Errno::EBADF.raw() };
             }

@@ -505,13 +505,50 @@ static void story_outlives(int fd)
 	read_much(fd, 1);
 }
 
+enum { LONGS = 32, LONG = 4 << 20 };
+
+static struct aiocb longs[LONGS];
+
+static void *submits_longs(void *argument)
+{
+	int at;
+
+	(void)argument;
+	for (at = 0; at < LONGS; at++)
+		MUST(aio_read(&longs[at]) == 0);
+	MUST(close(longs[0].aio_fildes) == 0);
+	return NULL;
+}
+
+/* They outlive their thread too, with their descriptor closed: what had not begun is begun again. */
+static void story_leaves(int fd)
+{
+	char *many = malloc(LONG);
+	pthread_t thread;
+	int round, at, other;
+
+	MUST(many);
+	memset(many, 'l', LONG);
+	MUST(pwrite(fd, many, LONG, 0) == LONG);
+	for (round = 0; round < 10; round++) {
+		other = dup(fd);
+		for (at = 0; at < LONGS; at++)
+			longs[at] = request(other, 0, LONG, many);
+		MUST(pthread_create(&thread, NULL, submits_longs, NULL) == 0 && pthread_join(thread, NULL) == 0);
+		for (at = 0; at < LONGS; at++)
+			MUST(wait_for(&longs[at]) == LONG);
+	}
+	MUST(ftruncate(fd, 4096) == 0);
+	free(many);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "signal", story_signal }, { "handler", story_handler }, { "thread", story_thread },
 		{ "suspend", story_suspend }, { "cancel", story_cancel }, { "list", story_list }, { "sync", story_sync },
 		{ "append", story_append }, { "stream", story_stream }, { "fork", story_fork }, { "exec", story_exec },
-		{ "exit", story_exit }, { "close", story_close }, { "ended", story_ended }, { "poll", story_poll },
+		{ "exit", story_exit }, { "close", story_close }, { "ended", story_ended }, { "poll", story_poll }, { "leaves", story_leaves },
 		{ "cancelled", story_cancelled }, { "many", story_many }, { "long", story_long },
 		{ "outlives", story_outlives }, { NULL, NULL },
 	};

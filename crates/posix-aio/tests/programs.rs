@@ -147,6 +147,11 @@ fn a_long_read_outlives_its_descriptor() {
     story_of_ours("outlives");
 }
 
+#[test]
+fn long_reads_outlive_their_thread_and_their_descriptor() {
+    story_of_ours("leaves");
+}
+
 /// Programs that were linked when POSIX AIO was a library of its own.
 #[test]
 fn programs_of_older_and_newer_libraries_are_reached() {
