@@ -34,7 +34,10 @@ impl Broker {
     pub(super) fn heard(&mut self, word: u64) {
         match word {
             LISTENER => return self.accept(),
-            RESTS => return self.bury_rests(),
+            RESTS => {
+                self.has_stirred = true;
+                return;
+            }
             _ => {}
         }
         let number = word as u32;
@@ -263,8 +266,11 @@ impl Broker {
         }
     }
 
-    /// Clients of ended sessions have closed their sockets, or something else was done with those.
-    fn bury_rests(&mut self) {
+    /// If clients of ended sessions have closed their sockets, or done something else with them: all are looked at, once a round.
+    pub(super) fn bury_rests(&mut self) {
+        if !std::mem::take(&mut self.has_stirred) {
+            return;
+        }
         let before = self.rests.len();
         self.rests.retain_mut(|rest| !rest.is_over());
         if self.rests.len() < before {

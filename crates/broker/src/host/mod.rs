@@ -140,6 +140,8 @@ pub struct Broker {
     accounts: Accounts,
     /// What is left of ended sessions whose clients have not closed their sockets.
     rests: Vec<Rest>,
+    /// Something was done with the sockets of some of those.
+    has_stirred: bool,
     /// Those who came and have not said hello, and until when they may wait with it; in order.
     silent: VecDeque<(Time, u64)>,
     /// Something was given back for which questions may wait.
@@ -235,6 +237,7 @@ impl Broker {
             owners: Owners::default(),
             accounts: Accounts::new(&options, place_bytes, clients::ARENA_GRANULE),
             rests: Vec::new(),
+            has_stirred: false,
             silent: VecDeque::new(),
             has_room: false,
             options,

@@ -85,6 +85,7 @@ impl Broker {
             self.heard(word);
         }
         self.ready = ready;
+        self.bury_rests();
         // Of what is left the poll tells at once.
         let poll = Request::bare(Op::Poll { events: READABLE }, Some(&self.poll), Policy::kernel());
         self.polled = self.core.engine_mut().submit_reserved(poll.tagged(POLL_TAG)).ok();
