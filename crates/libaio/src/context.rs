@@ -28,7 +28,7 @@ use crate::calls::{self, keeping_errno};
 use crate::cold;
 use crate::counted::{self, Follower};
 use crate::exports::Wait;
-use crate::live::KernelRing;
+use crate::live::{self, KernelRing};
 use crate::on_ring::{OnRing, locked};
 use crate::registry::Using;
 use crate::sleepers::{self, Sleepers};
@@ -54,7 +54,7 @@ pub(crate) struct Context {
 const OPEN: u8 = 0;
 /// Somebody who was alone takes events out of the kernel's ring, or takes the context over: others wait before the door.
 const CLOSED: u8 = 1;
-/// It has been destroyed, or is about to be.
+/// It has been destroyed, or is about to be; or there was no memory for its live ring.
 const GONE: u8 = 2;
 
 /// Who carries a call.
@@ -262,7 +262,10 @@ impl Context {
         let others = using.others();
         let went = others == self.sleepers.asleep() && self.goes_over(others, list);
         if !went {
-            self.state.store(OPEN, Ordering::SeqCst);
+            // Unless it is gone.
+            let _ = self
+                .state
+                .compare_exchange(CLOSED, OPEN, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 
@@ -327,6 +330,10 @@ impl Context {
             }
             Err(why) => {
                 self.watch.give_up();
+                if !live::is_mapped(self.address) {
+                    // Nobody looks there any more, and the kernel says that there is no such context.
+                    self.state.store(GONE, Ordering::SeqCst);
+                }
                 explain(self.requests, &Carrier::KernelOnly(&why));
                 false
             }
@@ -336,7 +343,7 @@ impl Context {
     /// `io_destroy`: waits for what is in flight, and until `is_alone` says that nobody else is in here.
     pub(crate) fn end(&self, is_alone: impl Fn() -> bool) -> c_int {
         // Who has it closed is done soon, or has gone over.
-        while self.ring.get().is_none() && !self.moves_on(GONE) {
+        while self.ring.get().is_none() && self.state.load(Ordering::SeqCst) != GONE && !self.moves_on(GONE) {
             std::thread::yield_now();
         }
         // Who looks has seen that it is there.

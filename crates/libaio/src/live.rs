@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use baio_engine::Errno;
 use baio_memory::Mapping;
-use rustix::mm::MremapFlags;
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 
 use crate::abi::{IoEvent, RING_MAGIC, RingHeader};
 use crate::sleepers::is_wake;
@@ -106,7 +106,8 @@ impl LiveRing {
     /// Puts a ring of ours in the place of the kernel's, with the same number, size and events.
     ///
     /// # Errors
-    /// `EINVAL` where the program has moved it away, `ENOMEM`.
+    /// `EINVAL` where the program has moved it away, `ENOMEM`. Then the kernel's is there still, or, where there was no memory for what took its
+    /// place, none is: see [`is_mapped`].
     ///
     /// # Safety
     /// A context of the kernel's is there, in which nothing is in flight, and which nobody uses meanwhile but to look.
@@ -121,9 +122,12 @@ impl LiveRing {
         LiveRing::of(memory.at(0), nr).leave_out_wakes();
         let base = std::ptr::with_exposed_provenance_mut::<u8>(address);
         // SAFETY: the new mapping is nobody's yet, and what it replaces is the kernel's live ring, by the caller's promise.
-        unsafe { rustix::mm::mremap_fixed(memory.at(0).cast(), bytes, bytes, MremapFlags::MAYMOVE, base.cast()) }?;
-        // It is no longer where it was.
-        std::mem::forget(memory);
+        match unsafe { rustix::mm::mremap_fixed(memory.at(0).cast(), bytes, bytes, MremapFlags::MAYMOVE, base.cast()) }
+        {
+            // It is no longer where it was.
+            Ok(_) => std::mem::forget(memory),
+            Err(errno) => stand_in(&memory, base).map_err(|_| errno)?,
+        }
         Ok(LiveRing::of(base, nr))
     }
 
@@ -236,6 +240,30 @@ impl LiveRing {
     }
 }
 
+/// mremap(2) may have taken away what was to be replaced before it failed. Then there is new memory in that place, with the same contents.
+///
+/// # Errors
+/// `EEXIST` where something is still there; else nothing is.
+fn stand_in(memory: &Mapping, base: *mut u8) -> Result<(), Errno> {
+    let (access, flags) = (
+        ProtFlags::READ | ProtFlags::WRITE,
+        MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
+    );
+    // SAFETY: it replaces nothing.
+    unsafe { rustix::mm::mmap_anonymous(base.cast(), memory.len(), access, flags) }?;
+    // SAFETY: both are so long, and the new one is nobody's yet but to look.
+    unsafe { std::ptr::copy_nonoverlapping(memory.at(0), base, memory.len()) };
+    Ok(())
+}
+
+/// Is any memory there?
+pub(crate) fn is_mapped(address: usize) -> bool {
+    let mut page = 0_u8;
+    let place = std::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: the kernel writes a byte for the one page, and looks itself whether it is there.
+    unsafe { libc::mincore(place, 1, &raw mut page) == 0 }
+}
+
 /// As long as the kernel's for so many places: whole pages.
 fn bytes_of(nr: usize) -> usize {
     (HEADER_BYTES + nr * EVENT_BYTES).next_multiple_of(rustix::param::page_size())
@@ -275,6 +303,27 @@ mod tests {
             assert_eq!((out[0].result, out[2].result), (round * 4 + 1, round * 4 + 3));
             assert_eq!(ring.len(), 0);
         }
+    }
+
+    #[test]
+    fn what_a_failed_move_has_taken_away_is_there_again() {
+        let memory = Mapping::anonymous(bytes_of(127)).unwrap();
+        let ring = LiveRing::of(memory.at(0), 127);
+        ring.publish(event(7));
+        // Where nothing is mapped unless somebody asks for it.
+        let base = std::ptr::with_exposed_provenance_mut::<u8>(0x10_0000_0000);
+        assert!(!is_mapped(base.addr()));
+        stand_in(&memory, base).unwrap();
+        assert!(is_mapped(base.addr()));
+        let mut out = [event(-1)];
+        let own = LiveRing::of(base, 127);
+        // SAFETY: the array has a place.
+        assert_eq!((unsafe { own.take(out.as_mut_ptr(), 1) }, out[0].result), (1, 7));
+        // What is there stays.
+        assert_eq!(stand_in(&memory, base), Err(Errno::EEXIST));
+        assert_eq!(own.len(), 0);
+        // SAFETY: nobody refers to it.
+        unsafe { rustix::mm::munmap(base.cast(), memory.len()) }.unwrap();
     }
 
     #[test]
