@@ -189,6 +189,24 @@ fn what_is_kept_is_its_keepers_and_goes_with_him() {
     h.cache.keep(h.object, same_user, 20..24).unwrap();
 }
 
+/// Each keeper is asked of each page that another one keeps no more: one user has so many of them at one object.
+#[test]
+fn one_user_has_so_many_keepers_of_an_object() {
+    let mut h = hand(512);
+    let keeper = |id| Keeper { id, uid: 7 };
+    for id in 0..64 {
+        h.cache.keep(h.object, keeper(id), id..id + 1).unwrap();
+    }
+    assert_eq!(
+        h.cache.keep(h.object, keeper(64), 9..10),
+        Err(CacheError::KeptFull),
+        "half of its share is left"
+    );
+    h.cache.keep(h.object, keeper(3), 3..4).unwrap(); // It is there already.
+    h.cache.keeper_gone(9);
+    h.cache.keep(h.object, keeper(64), 9..10).unwrap();
+}
+
 #[test]
 fn a_kept_page_is_written_and_makes_way_for_a_direct_write() {
     let mut h = hand(8);

@@ -178,7 +178,7 @@ impl fmt::Display for CacheError {
             CacheError::BeingWritten => f.write_str("the page is being written: wait for the end of that"),
             CacheError::NoRoom => f.write_str("too many pages are changed and not written: wait for the cleaner"),
             CacheError::KeptFull => f.write_str(
-                "more pages would be kept than may be: a quarter of the cache by one user, half of it in all",
+                "more pages would be kept than may be: a quarter of the cache by one user, of one object by 64 handles, half of it in all",
             ),
             CacheError::LentOut => f.write_str("more pages are lent than may be at a time"),
             CacheError::NoGate => f.write_str("no such write gate"),

@@ -47,6 +47,9 @@ impl Kept {
 /// Reads and writes under way above which nothing is prefetched.
 const FLIGHTS_MAX: u32 = 48;
 
+/// Keepers of one object and user: each is asked of each page whose keeping ends.
+const KEEPERS_MAX: usize = 64;
+
 impl Cache {
     /// Takes a reader's word for how it will read the object.
     ///
@@ -155,7 +158,8 @@ impl Cache {
     /// is left to whoever reads or prefetches them. Pages that several keep count for each.
     ///
     /// # Errors
-    /// `KeptFull`, when more than a quarter of the frames would be kept for this user, or more than half in all: nothing was done then.
+    /// `KeptFull`, when more than a quarter of the frames would be kept for this user, or more than half in all; or when 64 others keep pages of
+    /// this object for him. Nothing was done then.
     /// `NoObject`.
     pub fn keep(&mut self, id: ObjectId, keeper: Keeper, pages: Range<u64>) -> Result<(), CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
@@ -168,9 +172,16 @@ impl Cache {
         let before: &[Range<u64>] = own.map_or(&[], |own| &object.kept[own].ranges);
         let ranges = joined(before, &pages);
         let more = count(&ranges) - count(before);
+        if more == 0 {
+            return Ok(()); // All of them are kept by this one already.
+        }
         let (of_one, in_all) = self.kept_by(keeper.uid);
         let total = u64::from(self.frames.total());
-        if more > 0 && (of_one + more > total / 4 || in_all + more > total / 2) {
+        if of_one + more > total / 4 || in_all + more > total / 2 {
+            return Err(CacheError::KeptFull);
+        }
+        let of_user = |kept: &&Kept| kept.keeper.uid == keeper.uid;
+        if own.is_none() && object.kept.iter().filter(of_user).count() >= KEEPERS_MAX {
             return Err(CacheError::KeptFull);
         }
         let kept = &mut self.objects[slot as usize].kept;
@@ -178,7 +189,7 @@ impl Cache {
             Some(own) => kept[own].ranges = ranges,
             None => kept.push(Kept { keeper, ranges }),
         }
-        self.keep_frames(slot, pages);
+        self.keep_frames(slot, pages, true);
         Ok(())
     }
 
@@ -222,24 +233,31 @@ impl Cache {
                 range.start.max(pages.end)..range.end,
             ]
         };
+        let mut ended = Vec::new();
         let object = &mut self.objects[slot as usize];
         for kept in object.kept.iter_mut().filter(|kept| kept.keeper.id == keeper) {
+            let within = |range: &Range<u64>| range.start.max(pages.start)..range.end.min(pages.end);
+            ended.extend(kept.ranges.iter().map(within).filter(|range| !range.is_empty()));
             let left = kept.ranges.iter().flat_map(around).filter(|range| !range.is_empty());
             kept.ranges = left.collect();
         }
         object.kept.retain(|kept| !kept.ranges.is_empty());
-        self.keep_frames(slot, pages.clone());
+        // Other pages are kept, or not, as before.
+        for range in ended {
+            self.keep_frames(slot, range, false);
+        }
     }
 
-    /// Pages of a range whose keeping began or ended.
-    fn keep_frames(&mut self, slot: u32, range: Range<u64>) {
+    /// Pages of a range that somebody keeps now, or that one keeper keeps no more.
+    fn keep_frames(&mut self, slot: u32, range: Range<u64>, begins: bool) {
         let mut at = range.start;
         while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, None) {
             if page >= range.end {
                 break;
             }
             at = page + 1;
-            self.frames.set_kept(frame, self.objects[slot as usize].keeps(page));
+            let is_kept = begins || self.objects[slot as usize].keeps(page);
+            self.frames.set_kept(frame, is_kept);
         }
     }
 
