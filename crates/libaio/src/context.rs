@@ -30,7 +30,7 @@ use crate::counted::{self, Follower};
 use crate::exports::Wait;
 use crate::live::{self, KernelRing};
 use crate::on_ring::{OnRing, locked};
-use crate::registry::Using;
+use crate::registry::{Patience, Using};
 use crate::sleepers::{self, Sleepers};
 
 pub(crate) struct Context {
@@ -86,6 +86,7 @@ impl Context {
 
     /// Who carries the call of a thread that is counted in.
     pub(crate) fn side(&self) -> Side<'_> {
+        let mut patience = Patience::default();
         loop {
             // SeqCst, here and in `closed`: either who closes it sees us counted in, or we see that it is closed.
             match self.state.load(Ordering::SeqCst) {
@@ -96,7 +97,7 @@ impl Context {
             if let Some(ring) = self.ring.get() {
                 return Side::Ring(ring);
             }
-            std::thread::yield_now();
+            patience.wait();
         }
     }
 
@@ -343,8 +344,9 @@ impl Context {
     /// `io_destroy`: waits for what is in flight, and until `is_alone` says that nobody else is in here.
     pub(crate) fn end(&self, is_alone: impl Fn() -> bool) -> c_int {
         // Who has it closed is done soon, or has gone over.
+        let mut patience = Patience::default();
         while self.ring.get().is_none() && self.state.load(Ordering::SeqCst) != GONE && !self.moves_on(GONE) {
-            std::thread::yield_now();
+            patience.wait();
         }
         // Who looks has seen that it is there.
         drop(locked(&self.looking));
