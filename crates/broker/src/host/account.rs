@@ -154,7 +154,14 @@ impl Accounts {
     pub(super) fn left(&self, account: &Account, kind: Kind) -> u64 {
         let limit = self.limit(kind);
         let of_one = limit.of_one.saturating_sub(account.held(kind));
-        of_one.min(limit.in_all.saturating_sub(self.in_all.of(kind)))
+        // A few are kept for those who have none: others who have many do not keep them out.
+        let kept = match kind {
+            Kind::Changes | Kind::Looks if account.held(kind) == 0 => FIRSTS_KEPT,
+            _ => 0,
+        };
+        let held = self.in_all.of(kind);
+        let first = limit.in_all.saturating_add(kept).saturating_sub(held).min(1);
+        of_one.min(limit.in_all.saturating_sub(held).max(first))
     }
 
     /// Takes so much, if the user may have it.
@@ -184,6 +191,8 @@ const CHANGES_OF_ONE: u64 = 8;
 const CHANGES_IN_ALL: u64 = 32;
 const LOOKS_OF_ONE: u64 = 32;
 const LOOKS_IN_ALL: u64 = 256;
+/// Beyond all others, of changes and of looks: for users who have none, one each. Those of changes have slots still.
+const FIRSTS_KEPT: u64 = 16;
 const WALKS_OF_ONE: u64 = 2;
 /// At most; no more than a quarter of all.
 const PLACES_KEPT: u64 = 8;
@@ -223,6 +232,32 @@ mod tests {
             assert_eq!((one.held(kind), accounts.held_in_all(kind)), (most, most));
             drop(charge);
             assert!(one.is_empty() && accounts.held_in_all(kind) == 0);
+        }
+    }
+
+    /// Who has none gets one, though others have all there are; as many as are kept, and no second one.
+    #[test]
+    fn some_firsts_are_kept() {
+        let accounts = accounts(None);
+        for kind in [Kind::Changes, Kind::Looks] {
+            let limit = accounts.limit(kind);
+            let many: Vec<_> = (0..limit.in_all / limit.of_one)
+                .map(|_| {
+                    let account = Account::default();
+                    (accounts.take(&account, kind, limit.of_one).unwrap(), account)
+                })
+                .collect();
+            let few: Vec<_> = (0..FIRSTS_KEPT)
+                .map(|_| {
+                    let account = Account::default();
+                    let first = accounts.take(&account, kind, 1).expect("its first");
+                    assert!(accounts.take(&account, kind, 1).is_none(), "a second of {kind:?}");
+                    (first, account)
+                })
+                .collect();
+            assert!(accounts.take(&Account::default(), kind, 1).is_none());
+            drop((many, few));
+            assert_eq!(accounts.held_in_all(kind), 0);
         }
     }
 
