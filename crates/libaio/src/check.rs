@@ -14,7 +14,7 @@ use baio_engine::shared::What;
 use baio_shim::file::File;
 
 use crate::abi::{FLAG_PRIORITY, Iocb, command};
-use crate::cold::copies_of;
+use crate::cold::passed;
 use crate::descriptor;
 
 /// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
@@ -247,7 +247,7 @@ unsafe fn list(iocb: &Iocb) -> Result<Box<[libc::iovec]>, Errno> {
         return Err(Errno::EFAULT);
     }
     // SAFETY: any bytes are a part of a list.
-    let list: Box<[libc::iovec]> = unsafe { copies_of(first.addr(), count) }.ok_or(Errno::EFAULT)?.into();
+    let list: Box<[libc::iovec]> = unsafe { passed(first.expose_provenance(), count) }?.into();
     let bad = list.iter().any(|part| isize::try_from(part.iov_len).is_err());
     if bad { Err(Errno::EINVAL) } else { Ok(list) }
 }

@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
+use baio_engine::Errno;
 use baio_shim::file::File;
 
 use crate::abi::{Iocb, command};
@@ -132,20 +133,42 @@ pub(crate) fn requests_of(list: *mut *mut Iocb, count: i64) -> impl Iterator<Ite
     })
 }
 
-/// What lies at an address, if anything does.
+/// What lies at an address, if anything does, and the kernel says so.
 ///
 /// # Safety
 /// Any bytes are a valid `T`.
-pub(crate) unsafe fn copy_of<T: Copy>(address: usize) -> Option<T> {
+unsafe fn copy_of<T: Copy>(address: usize) -> Option<T> {
     // SAFETY: the caller's promise.
-    unsafe { copies_of(address, 1) }.and_then(|copies| copies.first().copied())
+    unsafe { copies_of(address, 1) }.ok()?.pop()
 }
 
-/// What lies at an address, so many of a kind, if anything does.
+/// What a program has passed, so many of a kind. Where the kernel may not say whether it is there (a seccomp filter, another kernel's
+/// emulation), it is read all the same.
+///
+/// # Errors
+/// `EFAULT` where it is not there.
 ///
 /// # Safety
-/// As for [`copy_of`].
-pub(crate) unsafe fn copies_of<T: Copy>(address: usize, count: usize) -> Option<Vec<T>> {
+/// Any bytes are a valid `T`. Where the kernel may not say so, it is there.
+pub(crate) unsafe fn passed<T: Copy>(address: usize, count: usize) -> Result<Vec<T>, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { copies_of(address, count) }.or_else(|errno| match errno {
+        Errno::EFAULT => Err(errno),
+        _ => {
+            let first = std::ptr::with_exposed_provenance::<T>(address);
+            // SAFETY: the caller's promise.
+            let all = (0..count).map(|at| unsafe { first.wrapping_add(at).read_unaligned() });
+            Ok(all.collect())
+        }
+    })
+}
+
+/// # Errors
+/// `EFAULT` where it is not there, or not all of it; else why the kernel does not say.
+///
+/// # Safety
+/// Any bytes are a valid `T`.
+unsafe fn copies_of<T: Copy>(address: usize, count: usize) -> Result<Vec<T>, Errno> {
     let mut copies = Vec::<T>::with_capacity(count);
     let bytes = size_of::<T>() * count;
     let here = libc::iovec {
@@ -160,12 +183,15 @@ pub(crate) unsafe fn copies_of<T: Copy>(address: usize, count: usize) -> Option<
     let (here, there) = (&raw const here, &raw const there);
     // SAFETY: the kernel writes the copies, and looks itself whether the rest may be read.
     let told = unsafe { libc::syscall(libc::SYS_process_vm_readv, own_id(), here, one, there, one, none) };
+    if told < 0 {
+        return Err(Errno::last());
+    }
     if told != bytes as libc::c_long {
-        return None;
+        return Err(Errno::EFAULT);
     }
     // SAFETY: all of them have been written, and any bytes are valid, by the caller's promise.
     unsafe { copies.set_len(count) };
-    Some(copies)
+    Ok(copies)
 }
 
 fn own_id() -> libc::c_long {
@@ -182,12 +208,12 @@ fn bytes_of(request: &Iocb) -> u64 {
 
 /// Is it a read that the kernel's AIO would wait for, and a ring would not?
 fn may_wait(request: &Iocb) -> bool {
-    waits_for_the_device(request) && nowait_read(request) != -baio_engine::Errno::EOPNOTSUPP.raw()
+    waits_for_the_device(request) && nowait_read(request) != -Errno::EOPNOTSUPP.raw()
 }
 
 /// Is it such a read, of what is not in the cache now?
 fn is_cold(request: &Iocb) -> bool {
-    waits_for_the_device(request) && nowait_read(request) == -baio_engine::Errno::EAGAIN.raw()
+    waits_for_the_device(request) && nowait_read(request) == -Errno::EAGAIN.raw()
 }
 
 /// Does it read a file or a device through the cache?
@@ -222,11 +248,7 @@ fn nowait_read(request: &Iocb) -> i32 {
             libc::RWF_NOWAIT,
         )
     };
-    if told < 0 {
-        -baio_engine::Errno::last().raw()
-    } else {
-        told as i32
-    }
+    if told < 0 { -Errno::last().raw() } else { told as i32 }
 }
 
 #[cfg(test)]

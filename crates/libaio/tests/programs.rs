@@ -180,6 +180,11 @@ fn addresses_that_are_not_there_are_told() {
 }
 
 #[test]
+fn a_filter_that_forbids_the_library_to_ask_costs_a_program_nothing() {
+    story_of("straits", "forbidden");
+}
+
+#[test]
 fn a_full_event_fd_holds_up_nobody() {
     story_of("straits", "brimful");
 }

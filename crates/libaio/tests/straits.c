@@ -622,6 +622,36 @@ static void story_left(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+/* A filter that forbids process_vm_readv(2): what the program passes is there all the same. */
+static void story_forbidden(int fd)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
+	struct iovec parts[] = { { bytes, 1000 }, { bytes + 1000, 3096 } };
+	static const int operations[] = { PWRITE, PREAD, PWRITEV, PREADV };
+	io_context_t context = 0;
+	struct iocb iocb;
+	struct io_event event;
+	int at;
+
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+	MUST(io_setup(8, &context) == 0);
+	for (at = 0; at < 4; at++) {
+		prepare(&iocb, operations[at], fd, 0);
+		if (at >= 2)
+			iocb.buf = parts, iocb.nbytes = 2;
+		begin(context, &iocb);
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.res == 4096);
+	}
+	MUST(io_destroy(context) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
@@ -629,7 +659,7 @@ int main(int count, char **arguments)
 		{ "bad", story_bad }, { "soon", story_soon }, { "nothing", story_nothing }, { "addresses", story_addresses },
 		{ "brimful", story_brimful }, { "answers", story_answers }, { "moved", story_moved }, { "daemon", story_daemon },
 		{ "over", story_over }, { "well", story_well }, { "ended", story_ended }, { "poll", story_poll },
-		{ "left", story_left },
+		{ "left", story_left }, { "forbidden", story_forbidden },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

@@ -13,7 +13,7 @@ use super::in_kernel::Carried;
 use super::{OnRing, locked};
 use crate::abi::{FLAG_EVENT_FD, Iocb};
 use crate::check::{self, Checked, Route};
-use crate::cold::copy_of;
+use crate::cold::passed;
 use crate::counted;
 use crate::requests::Request;
 
@@ -152,7 +152,7 @@ impl OnRing {
             return Ok(unsafe { std::ptr::with_exposed_provenance::<T>(address).read_unaligned() });
         }
         // SAFETY: the caller's promise.
-        let copy = unsafe { copy_of(address) }.ok_or(Errno::EFAULT)?;
+        let copy = unsafe { passed(address, 1) }?.pop().ok_or(Errno::EFAULT)?;
         place.store(first, Ordering::Relaxed);
         Ok(copy)
     }
