@@ -64,6 +64,11 @@ static void prepare(struct iocb *iocb, int opcode, int fd, int block)
 	iocb->offset = block * 4096LL;
 }
 
+static inline void begin(io_context_t context, struct iocb *iocb)
+{
+	MUST(io_submit(context, 1, &iocb) == 1);
+}
+
 struct story { const char *name; void (*tell)(int); };
 
 /* The story that the first argument names, on the file that the second names. */

@@ -11,7 +11,7 @@ fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let dir = BUILT.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["programs", "straits", "own"] {
+        for name in ["programs", "straits", "over", "own"] {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
             let told = Command::new("cc")
                 .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
@@ -217,9 +217,9 @@ fn a_daemons_standard_streams_are_its_own() {
 
 /// A story in which a context goes over where reads can be tried.
 fn goes_over(name: &str) {
-    story_of("straits", name);
+    story_of("over", name);
     let dir = tempfile::tempdir().unwrap();
-    let told = run("straits", name, common::ours(), CHOOSES, &dir.path().join("file"));
+    let told = run("over", name, common::ours(), CHOOSES, &dir.path().join("file"));
     let said = String::from_utf8_lossy(&told.stderr);
     let can = said.contains("its reads wait: io_uring");
     if !can {
@@ -244,7 +244,7 @@ fn a_context_goes_over_at_a_poll() {
 #[test]
 fn what_the_kernel_does_well_is_left_to_it() {
     let dir = tempfile::tempdir().unwrap();
-    let told = run("straits", "well", common::ours(), CHOOSES, &dir.path().join("file"));
+    let told = run("over", "well", common::ours(), CHOOSES, &dir.path().join("file"));
     let said = String::from_utf8_lossy(&told.stderr);
     assert!(told.status.success(), "{said}");
     assert!(!said.contains("its reads wait: io_uring"), "{said}");
@@ -254,7 +254,7 @@ fn what_the_kernel_does_well_is_left_to_it() {
 #[test]
 fn a_context_stays_while_an_event_is_there() {
     let dir = tempfile::tempdir().unwrap();
-    let told = run("straits", "left", common::ours(), CHOOSES, &dir.path().join("file"));
+    let told = run("over", "left", common::ours(), CHOOSES, &dir.path().join("file"));
     let said = String::from_utf8_lossy(&told.stderr);
     assert!(told.status.success(), "{said}");
     assert!(!said.contains("its reads wait: io_uring"), "{said}");
