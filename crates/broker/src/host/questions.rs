@@ -355,3 +355,21 @@ enum Told {
     Answer(Answer),
     List(Vec<baio_storage::SegmentInfo>),
 }
+
+#[cfg(test)]
+mod tests {
+    use baio_words::{OperationName, OwnershipChange};
+
+    use super::*;
+
+    #[test]
+    fn a_change_of_ownership_is_a_change() {
+        let question = Question::ChangeOwnership {
+            operation: OperationName::NONE,
+            owner_uid: 7,
+            name: "data".to_owned(),
+            change: OwnershipChange::default(),
+        };
+        assert_eq!(kind_of(&question), Some(Kind::Changes));
+    }
+}
