@@ -222,6 +222,11 @@ impl Local {
         self.take_ours();
     }
 
+    /// So many slots have come free that no place of the table was behind.
+    pub(crate) fn requests_may_come(&self, count: usize) {
+        self.0.room.wake_next(count);
+    }
+
     /// Those who wait for a slot of the engine.
     pub(crate) fn slots(&self) -> &Room {
         &self.0.slots

@@ -125,12 +125,17 @@ impl Work {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
-        match std::mem::replace(&mut self.stage, Stage::Ended) {
+        let polled = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Fresh(request) => self.start(*request, context),
             Stage::Refused(error) => Poll::Ready(Err((error, None))),
             Stage::Started(tag) => self.look(tag, context),
             Stage::Ended => Poll::Ready(Err((self.failed(Fault::Stale), None))),
+        };
+        // Who has ended stands in nobody's way, also while its owner keeps it.
+        if let Some(place) = self.place.take_if(|_| polled.is_ready()) {
+            self.link.slots().leave(place);
         }
+        polled
     }
 
     fn start(&mut self, request: Request, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
@@ -413,6 +418,8 @@ impl Local {
         if ended.is_empty() {
             return;
         }
+        // The table refuses requests too while streams and timers have all slots of the engine.
+        self.requests_may_come(ended.len());
         let mut fired = Vec::new();
         self.ours().note(&mut ended, &mut fired);
         drop(ended);

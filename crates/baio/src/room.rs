@@ -38,6 +38,13 @@ impl Room {
         }
     }
 
+    /// Wakes so many of them.
+    pub(crate) fn wake_next(&self, count: usize) {
+        if !self.waiting.borrow().is_empty() {
+            self.fire(|waiting, fired| waiting.wake_next(count, fired));
+        }
+    }
+
     /// Wakes them all: the link has nobody to drive it any more, or has ended.
     pub(crate) fn wake_all(&self) {
         self.fire(Waiters::wake_all);

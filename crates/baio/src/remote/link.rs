@@ -101,13 +101,17 @@ impl Link for Remote {
 
     fn abandon(&self, ticket: Ticket) {
         self.client().abandon(ticket);
-        if self.is_far() {
+        if self.is_far() && forked(self.client()).is_none() {
             self.0.behind.forget(ticket);
         }
     }
 
     fn turn(&self, wait: Wait) -> Result<usize> {
         let client = self.client_to_wait()?;
+        // It would sleep on its parent's bell, and take answers that are its parent's.
+        if let Some(fault) = forked(client) {
+            return Err(Error::new("turn", client.name(), fault));
+        }
         let turned = match wait {
             Wait::No => client.turn_once(),
             Wait::Until {

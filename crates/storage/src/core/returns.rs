@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baio_engine::Doorbell;
+use baio_process::fork::Life;
 
 use super::Core;
 use super::logs::LogId;
@@ -22,6 +23,7 @@ pub(super) struct Returns {
     /// Looked at by each turn without the lock.
     has_any: AtomicBool,
     doorbell: Doorbell,
+    born: Life,
 }
 
 impl Returns {
@@ -30,10 +32,15 @@ impl Returns {
             list: Mutex::default(),
             has_any: AtomicBool::new(false),
             doorbell,
+            born: Life::now(),
         })
     }
 
     pub(super) fn add(&self, returned: Returned) {
+        // A forked child's copies are of what its parent still holds, and a thread that is not there may hold the lock.
+        if self.born.is_over() {
+            return;
+        }
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.push(returned);
         self.has_any.store(true, Ordering::Release);
@@ -79,14 +86,14 @@ pub struct HeldFreeze(Held);
 enum Held {
     // `None` only while it is dropped, as below.
     Here(Option<FreezeId>, Arc<Returns>),
-    Elsewhere(Option<Box<dyn FnOnce() + Send + Sync>>),
+    Elsewhere(Life, Option<Box<dyn FnOnce() + Send + Sync>>),
 }
 
 impl HeldFreeze {
     /// One that another process keeps: `thaw` tells it, once.
     #[must_use]
     pub fn elsewhere(thaw: impl FnOnce() + Send + Sync + 'static) -> HeldFreeze {
-        HeldFreeze(Held::Elsewhere(Some(Box::new(thaw))))
+        HeldFreeze(Held::Elsewhere(Life::now(), Some(Box::new(thaw))))
     }
 }
 
@@ -104,11 +111,12 @@ impl Drop for HeldFreeze {
                     returns.add(Returned::Freeze(id));
                 }
             }
-            Held::Elsewhere(thaw) => {
-                if let Some(thaw) = thaw.take() {
-                    thaw();
-                }
-            }
+            // A forked child's copy is of a freeze that its parent still needs.
+            Held::Elsewhere(born, thaw) => match thaw.take() {
+                Some(thaw) if born.is_over() => std::mem::forget(thaw),
+                Some(thaw) => thaw(),
+                None => {}
+            },
         }
     }
 }

@@ -304,6 +304,10 @@ impl Appender {
     /// somebody reads: without the driver. Nothing: [`LogRequest::Read`](super::LogRequest::Read) tells whether there is more.
     #[must_use]
     pub fn recent(&self, from: Lsn) -> Option<Arc<Batches>> {
+        // The driver may have held that lock at the fork.
+        if self.is_forked() {
+            return None;
+        }
         self.shared.recent().take(from.0)
     }
 
