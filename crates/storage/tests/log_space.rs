@@ -19,12 +19,12 @@ fn a_full_buffer_would_block_and_says_when_there_is_room() {
         appended += 1;
     }
     assert!(appended > 100, "{appended}");
-    assert_eq!(rig.appender.append(&[0; 500]), Err(LogError::WouldBlock));
+    // The area is as small as the buffer here: only truncation makes room.
+    assert_eq!(rig.appender.append(&[0; 500]), Err(LogError::Full));
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut key = WaitKey::default();
     assert!(rig.appender.poll_room(500, &mut key, &waker).is_pending());
-    // The area is as small as the buffer here: only truncation makes room.
     rig.run();
     let lsn = rig.read()[50].0;
     rig.truncate(lsn);
@@ -35,6 +35,7 @@ fn a_full_buffer_would_block_and_says_when_there_is_room() {
     // A large area, a small buffer.
     let mut rig = Rig::create(1 << 20, &small());
     while rig.appender.append(&[0; 500]).is_ok() {}
+    assert_eq!(rig.appender.append(&[0; 500]), Err(LogError::WouldBlock));
     assert!(rig.appender.poll_room(500, &mut key, &waker).is_pending());
     let before = woken.count();
     rig.pump();
