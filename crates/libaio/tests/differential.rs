@@ -405,7 +405,7 @@ fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, s
             }
         }
     };
-    let told = known::woken(library, told);
+    let told = known::woken(told);
     let ring = steps::ring(context);
     let waiting = ring.tail != ring.head;
     let known = if unknown == context { "its own" } else { "unknown" };

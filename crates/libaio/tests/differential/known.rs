@@ -34,13 +34,10 @@ pub(crate) fn may_take_from_none(library: &Library, context: Context) -> bool {
     library.name == "ours" || context == 0
 }
 
-/// "EINTR": ours, at work in this thread, has woken it in a wait of the original, which found nothing.
-pub(crate) fn woken(library: &Library, told: i32) -> i32 {
-    if library.name != "ours" && told == -libc::EINTR {
-        0
-    } else {
-        told
-    }
+/// "EINTR": a ring of ours, at work in this thread, has woken it in a wait of the kernel's own for a context that has not gone over, which
+/// found nothing.
+pub(crate) fn woken(told: i32) -> i32 {
+    if told == -libc::EINTR { 0 } else { told }
 }
 
 /// "An event fd": so long may its signal come after its event.
