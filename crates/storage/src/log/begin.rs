@@ -48,7 +48,7 @@ impl LogStart {
 
 impl LogPart {
     /// A new log in an area of so many bytes, in which nothing is kept. It is made by the I/Os of `next_io`, and the request
-    /// [`LogRequest::Open`] ends when it is. The salt is random, and nobody's but this log's.
+    /// `LogRequest::Open` ends when it is. The salt is random, and nobody's but this log's.
     ///
     /// # Errors
     /// `BadOptions`, `BadSize` with what is needed, `NoMemory`.
@@ -84,7 +84,7 @@ impl LogPart {
     }
 
     /// The log that is in an area of so many bytes. It is recovered by the I/Os of `next_io`, and the request
-    /// [`LogRequest::Open`] ends when it is, or could not be.
+    /// `LogRequest::Open` ends when it is, or could not be.
     ///
     /// # Errors
     /// `BadOptions`; `NoMemory`.
@@ -113,7 +113,7 @@ impl LogPart {
     }
 
     /// The log that is in an area of so many bytes, to be read only: nothing is written, no epoch raised, nothing appended.
-    /// [`LogRequest::Open`] tells what an opening would find. Beside another who writes it, what is read may be gone already.
+    /// `LogRequest::Open` tells what an opening would find. Beside another who writes it, what is read may be gone already.
     ///
     /// # Errors
     /// As [`LogPart::open`].
