@@ -260,7 +260,7 @@ impl Wire {
         is_rung
     }
 
-    /// Ends the session: both sides see it. The socket stays open while anybody uses the session's memory ([`Wire::stays_open`]): a broker
+    /// Ends the session: both sides see it. The socket stays open while anybody uses the session's memory (`stays_open`): a broker
     /// takes that back when the socket is closed.
     pub fn hang_up(&self) {
         self.gone.store(true, Ordering::Release);
