@@ -420,7 +420,7 @@ impl Run {
             if turns == LOG_TURN {
                 self.core.set_durable_lsn(6).unwrap();
             }
-            let is_idle = self.core.in_flight() == 0; // Nothing would end a sleep.
+            let is_idle = self.core.is_engine_idle(); // Nothing would end a sleep: who waits here waits for the log, or for us.
             self.core.turn(if is_idle { Wait::No } else { Wait::one() }).unwrap();
             own = own.filter(|&ticket| !self.has_ended(ticket, true));
             others.retain(|&ticket| !self.has_ended(ticket, false));
