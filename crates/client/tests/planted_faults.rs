@@ -137,29 +137,25 @@ const RULES: &[Rule] = rules! {
         "ends::a_service_dies_while_four_wait"
 };
 
-/// The crates that the model includes or needs, with the rules planted.
+/// The crates that the model includes or needs.
+const CRATES: [&str; 5] = ["words", "process", "memory", "ring", "client"];
+
+/// Those crates, with the rules planted.
 fn copy_with_rules(place: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let _ = fs::remove_dir_all(place.join("crates"));
-    for name in [
-        "words/src",
-        "memory/src",
-        "ring/src",
-        "client/src",
-        "client/tests/schedules",
-    ] {
-        copy(&root.join("crates").join(name), &place.join("crates").join(name));
+    for name in CRATES {
+        let (from, to) = (root.join("crates").join(name), place.join("crates").join(name));
+        copy(&from.join("src"), &to.join("src"));
+        fs::copy(from.join("Cargo.toml"), to.join("Cargo.toml")).unwrap();
     }
-    for name in ["words", "memory", "ring", "client"] {
-        let manifest = Path::new("crates").join(name).join("Cargo.toml");
-        fs::copy(root.join(&manifest), place.join(&manifest)).unwrap();
-    }
+    let schedules = Path::new("crates/client/tests/schedules");
+    copy(&root.join(schedules), &place.join(schedules));
     fs::copy(root.join("Cargo.lock"), place.join("Cargo.lock")).unwrap();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let members = format!("members = {:?}", CRATES.map(|name| format!("crates/{name}")));
     let kept = manifest.lines().map(|line| match line {
-        line if line.starts_with("members = ") => {
-            r#"members = ["crates/words", "crates/memory", "crates/ring", "crates/client"]"#
-        }
+        line if line.starts_with("members = ") => &members,
         line if line.starts_with("exclude = ") || line.starts_with("default-members = ") => "",
         line => line,
     });
