@@ -39,6 +39,7 @@ const DIAGNOSIS: &Shape = &[
     ("features", "a"),
     ("backends", "a"),
     ("kernel", "s"),
+    ("kernel_lacks", "a"),
     ("uid", "n"),
     ("system", "o"),
     ("path", "?o"),

@@ -61,6 +61,7 @@ pub use address::Address;
 pub use affinity::Affinity;
 pub use backend::uring::shared;
 pub use backend::{BATCH_MAX, Backend, Doorbell, Explain, sim};
+pub use baio_process::kernel;
 pub use completion::{Completion, Notice};
 pub use device::{Device, DirectLimits, DurableBy, Kind};
 pub use engine::{Choice, Config, Engine, Rejected};

@@ -5,7 +5,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, StatxFlags};
+use baio_process::kernel::{self, Feature};
 
 use crate::device::Kind;
 use crate::durable::{EXT, HUGETLBFS, IN_MEMORY};
@@ -55,6 +55,9 @@ impl File {
 
     /// The flag is refused before anything is read.
     fn probe_uncached(&self) -> Result<Caching, Errno> {
+        if !kernel::has(Feature::Uncached, true) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let flags = libc::RWF_DONTCACHE | libc::RWF_NOWAIT;
         match self.try_block(Caching::Uncached, 0, flags) {
             Ok(_) | Err(Errno::EAGAIN) => Ok(Caching::Uncached),
@@ -95,6 +98,9 @@ impl File {
     /// question before a trial: it begins to read ahead what it does not find, and so answers itself.
     fn is_cached(&self, offset: u64, len: u64) -> Result<bool, Errno> {
         let fd = self.raw_fd(Caching::Kernel).ok_or(Errno::EINVAL)?;
+        if !kernel::has(Feature::Cachestat, true) {
+            return Err(Errno::ENOSYS);
+        }
         let range = [offset, len];
         // Pages cached, dirty, under write-back, evicted, recently evicted.
         let mut counts = [0_u64; 5];
@@ -102,7 +108,9 @@ impl File {
         // these 64-bit numbers, and outlive the call.
         let failed = unsafe { libc::syscall(CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0_u32) } != 0;
         if failed {
-            return Err(Errno::last());
+            let errno = Errno::last();
+            kernel::has(Feature::Cachestat, errno != Errno::ENOSYS);
+            return Err(errno);
         }
         Ok(counts[0] > 0)
     }
@@ -127,8 +135,7 @@ impl File {
         };
         // SAFETY: the file keeps its descriptor open as long as it lives.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-        asked.is_ok_and(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && told.stx_dio_offset_align == 0)
+        kernel::direct_alignment(fd).is_some_and(|told| told.offset == 0)
     }
 
     /// Is it nothing but memory? The node of a device may lie there (devtmpfs), and the device does not.

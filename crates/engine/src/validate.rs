@@ -1,5 +1,7 @@
 //! What of a request can be known to fail before anything is tried.
 
+use baio_process::kernel::{self, Feature};
+
 use crate::device::Kind;
 use crate::error::{Argument, Errno, Error};
 use crate::file::File;
@@ -57,6 +59,9 @@ impl Slot {
         let caching = request.policy.caching;
         if !file.gives(caching) {
             return Err(Error::NoDescription { mode: caching.name() });
+        }
+        if caching == Caching::Uncached && kernel::is_taken_away(Feature::Uncached) {
+            return Err(Error::System(Errno::EOPNOTSUPP));
         }
         if reads && !request.memory.is_writable() {
             return Err(Error::ReadOnlyMemory);

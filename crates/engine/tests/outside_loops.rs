@@ -105,6 +105,41 @@ fn a_loop_outside_is_woken_by_timers_syncs_and_cached_writes() {
     });
 }
 
+/// What never ends by itself is under way before the loop first asks for its descriptor, and again before each arming.
+#[test]
+fn a_loop_outside_is_woken_beside_an_accept_that_nobody_answers() {
+    on(ALL, |engine| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = File::from_fd(listener.into(), "a listener").unwrap();
+        let far = engine.now().after(Duration::from_secs(3600));
+        let pending = [
+            Request::accept(&listener),
+            Request::bare(Op::Timer { at: far }, None, Policy::kernel()),
+        ];
+        let pending = pending.map(|request| engine.submit(request).unwrap());
+        engine.turn(Wait::No).unwrap();
+        let (_kept, file) = a_file(1 << 20);
+        for round in 0..5_u64 {
+            let buffer = engine.buffer(65536).unwrap();
+            let read = Request::read(&file, round << 16, buffer, direct(&file));
+            engine.submit(read).unwrap();
+            sleep_outside(engine, 1);
+            let (reader, writer) = std::io::pipe().unwrap();
+            let pipe = File::from_fd(reader.into(), "a pipe").unwrap();
+            let read = Request::read_stream(&pipe, engine.buffer(16).unwrap());
+            engine.submit(read).unwrap();
+            engine.turn(Wait::No).unwrap();
+            let late = std::thread::spawn(move || std::io::Write::write_all(&mut &writer, b"x"));
+            sleep_outside(engine, 1);
+            late.join().unwrap().unwrap();
+        }
+        for id in pending {
+            engine.cancel(id);
+        }
+        sleep_outside(engine, 2);
+    });
+}
+
 /// More syncs at a time than one backend leaves to the kernel, mixed with what goes elsewhere.
 #[test]
 fn forty_files_are_synced_at_once() {

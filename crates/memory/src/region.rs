@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+#[cfg(not(miri))]
+use baio_process::kernel::{self, Feature};
 #[cfg(any(test, not(miri)))]
 use baio_process::signals;
 use rustix::fs::MemfdFlags;
@@ -205,8 +207,14 @@ fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Nobody executes it. With `vm.memfd_noexec` at 2 the first kernels that have it make no memfd for who does not say so, and
     // later ones none that could be executed. Linux before 6.3 knows neither flag nor setting.
-    let fd = match baio_process::descriptor::memory("baio-region", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(rustix::io::Errno::INVAL) => baio_process::descriptor::memory("baio-region", flags)?,
+    let memory = |flags| baio_process::descriptor::memory("baio-region", flags);
+    let mut sealed = Err(rustix::io::Errno::INVAL);
+    kernel::tried(Feature::NoexecSeal, || {
+        sealed = memory(flags | MemfdFlags::NOEXEC_SEAL);
+        !matches!(sealed, Err(rustix::io::Errno::INVAL))
+    });
+    let fd = match sealed {
+        Err(rustix::io::Errno::INVAL) => memory(flags)?,
         made => made?,
     };
     // A limit of file sizes holds for it too.

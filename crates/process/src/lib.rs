@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`descriptor`] | the one way to make a descriptor that stays: above standard error, closed by exec |
 //! | [`fork`] | is this still the process in which something was made? |
+//! | [`kernel`] | what a kernel may lack, and what is done instead: one table |
 //! | [`memory_limit`] | what the memory cgroup allows |
 //! | [`thread`] | the one way to start a thread: no signal reaches it, it has a name, it is counted |
 //! | [`signals`] | signals kept from a thread, or from a whole program of ours |
@@ -16,6 +17,7 @@
 
 pub mod descriptor;
 pub mod fork;
+pub mod kernel;
 pub mod memory_limit;
 pub mod signals;
 pub mod thread;

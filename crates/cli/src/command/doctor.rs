@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `verdict.rs` | whether it is well here, in one sentence, and what to do |
 //! | `backends.rs` | whether each backend starts here |
+//! | `lacks.rs` | what a newer kernel would give |
 //! | `system.rs` | settings and limits, and which of them is to blame |
 //! | `place.rs` | what a path is and can do |
 //! | `modes.rs` | what each caching mode really is there |
@@ -16,6 +17,7 @@
 
 mod backends;
 mod extents;
+mod lacks;
 mod modes;
 mod place;
 mod system;
@@ -30,6 +32,7 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use backends::{Feature, RejectedBackend, Started};
+use lacks::Lack;
 use place::Place;
 use system::System;
 use verdict::Task;
@@ -52,6 +55,8 @@ pub(crate) struct Diagnosis {
     /// Every backend, the best first.
     backends: Vec<Started>,
     kernel: String,
+    /// What this kernel was found to lack, and what is done instead.
+    kernel_lacks: Vec<Lack>,
     uid: u32,
     system: System,
     path: Option<Place>,
@@ -83,6 +88,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<Diagnosis, Failure> {
         features: backends::features(explained, &system),
         backends,
         kernel: system.release().to_owned(),
+        kernel_lacks: lacks::found(),
         uid: rustix::process::geteuid().as_raw(),
         system,
         path,
@@ -114,6 +120,7 @@ impl Answer for Diagnosis {
         ]);
         if !self.is_verbose {
             table.row(["kernel", &self.kernel]);
+            lacks::add_outline(&self.kernel_lacks, &mut table);
             if let Some(place) = &self.path {
                 place.add_outline(&mut table);
             }
@@ -124,6 +131,7 @@ impl Answer for Diagnosis {
             started.add_rows(&mut table);
         }
         self.system.add_rows(&mut table);
+        lacks::add_rows(&self.kernel_lacks, &mut table);
         table.row(["uid", &self.uid.to_string()]);
         if let Some(place) = &self.path {
             place.add_rows(&mut table);

@@ -15,28 +15,27 @@
 //! | `uring/entries.rs` | what it is told of an iteration |
 //! | `uring/registration.rs` | files and memory that it knows by a number |
 //! | `uring/beside.rs` | what this kernel's ring cannot do |
+//! | `uring/ready.rs` | what an outside loop sleeps on |
 //! | `uring/shared.rs` | a ring for shims, which many threads use at once |
-//!
-//! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN.
-//! It is disarmed while the owner is awake.
-
 #![allow(unsafe_code)]
 
 mod beside;
 mod entrance;
 mod entries;
+mod ready;
 mod registration;
 mod setup;
 pub mod shared;
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use baio_process::kernel::{self, Feature};
 use io_uring::types::{self, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
 use crate::affinity::Affinity;
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
@@ -49,7 +48,8 @@ use crate::sys::{self, Action};
 use beside::Beside;
 use entrance::Entrance;
 use entries::Entries;
-use setup::{build, explain_refusal};
+use ready::Ready;
+use setup::{build, explain_refusal, feature_of};
 
 pub(crate) const NAME: &str = "uring";
 
@@ -74,7 +74,8 @@ pub(crate) struct Uring {
     /// Somebody else was given it, and may ring.
     doorbell_lent: Cell<bool>,
     doorbell_watched: bool,
-    ready: Option<Ready>,
+    ready: Ready,
+    knows: Knows,
     /// A request on a stream was started: see [`Ready`].
     streams: bool,
     registered_files: Option<Box<[bool]>>,
@@ -97,33 +98,36 @@ pub(crate) struct Uring {
     refused: Option<(Errno, u32)>,
 }
 
-/// What an outside loop sleeps on: either a request has completed, or the doorbell rings.
-///
-/// The doorbell is watched beside the ring, not through it. A completion that is caused by a write to an event fd, as the
-/// doorbell's is, signals a registered event fd only after an RCU grace period, and since Linux 6.10 only the first time:
-/// `io_eventfd_do_signal` (io_uring/eventfd.c) never clears the bit that says it is under way. For polls and reads of other
-/// event fds the registration is therefore renewed at each arming, once there is a stream.
-struct Ready {
-    completed: OwnedFd,
-    either: OwnedFd,
+/// Operations that this kernel's ring knows, as far as it is not taken for granted.
+#[derive(Clone, Copy, Default)]
+struct Knows {
+    truncate: bool,
+    lists: bool,
+    /// What came with the same kernel as [`Feature::LateEventFd`].
+    messages: bool,
 }
 
-impl Ready {
-    fn new(doorbell: &Doorbell) -> Result<Ready, Errno> {
-        use rustix::event::epoll;
-        let completed = baio_process::descriptor::event()?;
-        let either = baio_process::descriptor::epoll()?;
-        for fd in [&completed, doorbell.fd()] {
-            epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+impl Knows {
+    fn of(ring: &IoUring) -> Knows {
+        let mut probe = Probe::new();
+        if ring.submitter().register_probe(&mut probe).is_err() {
+            return Knows::default();
         }
-        Ok(Ready { completed, either })
+        let all = |codes: &[u8]| codes.iter().all(|code| probe.is_supported(*code));
+        Knows {
+            truncate: all(&[opcode::Ftruncate::CODE]),
+            lists: all(&[opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE]),
+            messages: all(&[opcode::MsgRingData::CODE]),
+        }
     }
 }
 
 impl Uring {
     pub(crate) fn new(slots: u32, affinity: Affinity) -> Result<Uring, SetupError> {
         let slots = slots.max(1);
-        let (ring, features) = build(slots, affinity)?;
+        let (mut ring, features) = build(slots, affinity)?;
+        let knows = Knows::of(&ring);
+        let ready = Ready::of(&mut ring, knows.messages)?;
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,
@@ -132,7 +136,8 @@ impl Uring {
             doorbell: Doorbell::new()?,
             doorbell_lent: Cell::new(false),
             doorbell_watched: false,
-            ready: None,
+            ready,
+            knows,
             streams: false,
             registered_files: None,
             leaving: Vec::new(),
@@ -168,22 +173,21 @@ impl Uring {
     /// Asks for what is good to have; a refusal costs speed only.
     fn prepare(&mut self) {
         let submitter = self.ring.submitter();
-        let files = submitter.register_files_sparse(FILES * 2);
+        let files = asked(Feature::RegisteredFiles, || submitter.register_files_sparse(FILES * 2));
         if files.is_ok() {
             self.registered_files = Some(vec![false; FILES as usize].into());
         }
-        let workers = submitter.register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
+        let limits = &mut [WORKERS_MAX, WORKERS_MAX];
+        let workers = asked(Feature::BoundedWorkers, || submitter.register_iowq_max_workers(limits));
         let registered = self.entrance.register(&self.ring);
-        let truncates = beside::is_known(&self.ring);
-        self.beside = (!truncates).then(Beside::default);
+        let truncates = feature_of(Feature::Truncate, self.knows.truncate);
+        self.beside = truncates.1.is_err().then(Beside::default);
         self.system_calls += 4;
-        let told = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
-        self.features.push(("registered_files", told(files)));
-        self.features.push(("bounded_workers", told(workers)));
-        self.features.push(("registered_ring", registered));
-        let since = || "this kernel refuses it; it came with Linux 6.9, and a thread does it".to_owned();
-        self.features
-            .push(("truncate", truncates.then_some(()).ok_or_else(since)));
+        self.features.push((Feature::RegisteredFiles.line().name, files));
+        self.features.push((Feature::BoundedWorkers.line().name, workers));
+        self.features.push((Feature::RegisteredRing.line().name, registered));
+        self.features.push(truncates);
+        self.features.push(self.ready.feature());
     }
 
     /// Queues entries as long as there is room, and shows them to the kernel all at once.
@@ -320,6 +324,21 @@ impl Uring {
     }
 }
 
+/// Asks the kernel to register something. What it says to what it does not know is `EINVAL`.
+fn asked(feature: Feature, ask: impl FnOnce() -> std::io::Result<()>) -> Result<(), String> {
+    if kernel::is_taken_away(feature) {
+        kernel::has(feature, false);
+        return Err(feature.missing());
+    }
+    ask().map_err(|error| match Errno::of(&error) {
+        Errno::EINVAL => {
+            kernel::has(feature, false);
+            feature.missing()
+        }
+        _ => error.to_string(),
+    })
+}
+
 impl Backend for Uring {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         let mut taken = self.fill(slots, queue);
@@ -393,33 +412,15 @@ impl Backend for Uring {
     }
 
     fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        if self.ready.is_none() {
-            let ready = Ready::new(&self.doorbell).ok()?;
-            self.ring
-                .submitter()
-                .register_eventfd(ready.completed.as_raw_fd())
-                .ok()?;
-            self.system_calls += 5;
-            self.ready = Some(ready);
-        }
-        let ready = self.ready.as_ref()?;
+        let calls = self.ready.prepare(&self.ring, &self.doorbell).ok()?;
+        self.system_calls += calls;
         if arm {
-            if self.streams {
-                let submitter = self.ring.submitter();
-                submitter.unregister_eventfd().ok()?;
-                submitter.register_eventfd(ready.completed.as_raw_fd()).ok()?;
-                self.system_calls += 2;
-            }
-            self.ring.completion().enable_eventfd();
-            // The kernel says that there is work and then looks whether it shall signal; the turn that follows looks
-            // whether there is work. Without a barrier both could miss the other's store.
-            fence(Ordering::SeqCst);
+            self.system_calls += self.ready.arm(&mut self.ring, self.streams).ok()?;
         } else {
-            self.ring.completion().disable_eventfd();
-            let _ = rustix::io::read(&ready.completed, &mut [0; 8]);
+            self.ready.disarm(&mut self.ring);
             self.rang_outside |= self.doorbell.silence();
         }
-        self.ready.as_ref().map(|ready| ready.either.as_fd())
+        self.ready.fd()
     }
 
     fn doorbell(&self) -> Doorbell {

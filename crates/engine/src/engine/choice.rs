@@ -1,5 +1,7 @@
 //! What an engine is started with: which backend, and how large. The better backends are tried first.
 
+use baio_process::kernel;
+
 use crate::affinity::Affinity;
 use crate::backend::Backend;
 use crate::backend::aio::{self, Aio};
@@ -137,6 +139,13 @@ impl Config {
     /// # Errors
     /// `EINVAL`, with what is too large.
     pub fn check(&self) -> Result<(), SetupError> {
+        if let Err(why) = kernel::taken_away() {
+            return Err(
+                SetupError::new("take away what", format!("{} names", kernel::LACKS), Errno::EINVAL)
+                    .need(why)
+                    .cure("correct the variable, or take it out of the environment"),
+            );
+        }
         if self.slots <= Config::SLOTS_MAX {
             return Ok(());
         }

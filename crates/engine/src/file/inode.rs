@@ -2,8 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use baio_process::kernel::{self, Feature};
 use baio_process::signals;
-use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags};
+use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::durable;
@@ -140,16 +141,17 @@ impl Device for Inode {
         let Some(fd) = self.direct.as_ref().or(self.kernel.as_ref()) else {
             return DirectLimits::SAFE;
         };
-        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-        if let Ok(stat) = asked {
-            let answered = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-            // Some file systems set the mask and leave the value 0: then they have said nothing.
-            if answered && stat.stx_dio_mem_align != 0 && stat.stx_dio_offset_align != 0 {
-                return DirectLimits {
-                    memory: stat.stx_dio_mem_align,
-                    offset: stat.stx_dio_offset_align,
-                };
-            }
+        let told = kernel::direct_alignment(fd);
+        if self.kind == Kind::Block || self.file_system == Some(durable::EXT) {
+            // These tell of every file, since the kernel has the question.
+            kernel::has(Feature::DirectLimits, told.is_some());
+        }
+        // Some file systems leave the values 0: then they have said nothing.
+        if let Some(told) = told.filter(|told| told.memory != 0 && told.offset != 0) {
+            return DirectLimits {
+                memory: told.memory,
+                offset: told.offset,
+            };
         }
         match (self.kind, sys::device_sector_size(fd.as_fd())) {
             (Kind::Block, Ok(sector)) if sector.is_power_of_two() => DirectLimits {

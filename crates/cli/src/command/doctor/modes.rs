@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use baio_console::mount::Mount;
 use baio_console::output::Table;
+use baio_engine::kernel::{self, Feature};
 use baio_engine::{Caching, Durability, DurableBy, Engine, Errno, Error, File, Kind, Open, Policy, Request};
-use rustix::fs::{Advice, AtFlags, IFlags, Mode as FileMode, OFlags, StatxFlags};
+use rustix::fs::{Advice, IFlags, Mode as FileMode, OFlags};
 use serde::Serialize;
 
 /// Bytes of one trial: fits every alignment in use.
@@ -136,8 +137,7 @@ fn journals_data(fd: impl AsFd, mount: &Mount) -> bool {
 
 /// Alignments that are told, and 0.
 fn has_no_direct(fd: impl AsFd) -> bool {
-    let told = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    told.is_ok_and(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && told.stx_dio_offset_align == 0)
+    kernel::direct_alignment(fd).is_some_and(|told| told.offset == 0)
 }
 
 fn has_checksums(fd: impl AsFd, mount: &Mount) -> bool {
@@ -218,7 +218,10 @@ fn probe(file: &File, caching: Caching) -> Result<Caching, String> {
     }
     file.probe(caching).map_err(|errno| match (caching, errno) {
         (Caching::Uncached, Errno::EOPNOTSUPP | Errno::EINVAL) => {
-            format!("{errno}: RWF_DONTCACHE is not known here (it takes Linux 6.14, and ext4, xfs, btrfs or the like)")
+            let since = Feature::Uncached.line().since;
+            format!(
+                "{errno}: RWF_DONTCACHE is not known here (it takes Linux {since}, and ext4, xfs, btrfs or the like)"
+            )
         }
         (_, errno) => errno.to_string(),
     })

@@ -13,6 +13,7 @@ use baio_console::mount::Mount;
 use baio_console::output::Table;
 use baio_console::printable::readable;
 use baio_console::size::format_size;
+use baio_engine::kernel::{self, Feature};
 use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
 use baio_storage::{Core, Error, Fault, Identity};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
@@ -262,20 +263,23 @@ impl Place {
 
     /// Alignment and atomic writes, as told of an open file.
     fn add_limits(&mut self, file: &File, fd: impl AsFd) {
-        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN | WRITE_ATOMIC).ok();
-        let answered = |what: StatxFlags| asked.as_ref().filter(|stat| stat.stx_mask & what.bits() != 0);
+        let told = kernel::direct_alignment(&fd);
+        let asked = kernel::has(Feature::AtomicWrites, true)
+            .then(|| rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WRITE_ATOMIC).ok())
+            .flatten();
         if file.gives(Caching::Direct) {
             let limits = file.direct_limits();
             self.direct_memory_alignment = Some(limits.memory);
             self.direct_offset_alignment = Some(limits.offset);
-            let by_statx = answered(StatxFlags::DIOALIGN).is_some_and(|stat| stat.stx_dio_offset_align != 0);
+            let by_statx = told.is_some_and(|told| told.offset != 0);
             self.alignment_source = Some(match file.kind() {
                 _ if by_statx => "statx",
                 Kind::Block => "sector size",
                 _ => "assumed",
             });
         }
-        let atomic = answered(WRITE_ATOMIC).filter(|stat| stat.stx_atomic_write_unit_max != 0);
+        let answered = asked.filter(|stat| stat.stx_mask & WRITE_ATOMIC.bits() != 0);
+        let atomic = answered.filter(|stat| stat.stx_atomic_write_unit_max != 0);
         self.atomic_write = atomic.map(|stat| AtomicWrite {
             unit_bytes_min: stat.stx_atomic_write_unit_min,
             unit_bytes_max: stat.stx_atomic_write_unit_max,

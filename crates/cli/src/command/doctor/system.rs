@@ -8,6 +8,7 @@ use std::path::Path;
 use baio_console::output::Table;
 use baio_console::size::format_size;
 use baio_engine::Config;
+use baio_engine::kernel::Feature;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -146,7 +147,10 @@ impl System {
             },
             _ if errno == "ENOSYS" => Blame {
                 cause: "this kernel has no io_uring".into(),
-                cure: "a kernel with CONFIG_IO_URING (Linux 5.19 or newer)".into(),
+                cure: format!(
+                    "a kernel with CONFIG_IO_URING (Linux {} or newer)",
+                    Feature::Ring.line().since
+                ),
             },
             _ => Blame {
                 cause: "neither kernel.io_uring_disabled nor a seccomp filter forbids it: perhaps a security module (SELinux, AppArmor)".into(),

@@ -81,10 +81,3 @@ fn truncate(file: &File, len: u64) -> i32 {
     let fd = file.raw_fd(file.any_caching());
     fd.map_or(-libc::EBADF, |fd| sys::truncate(fd, len))
 }
-
-/// Does the kernel of this ring truncate?
-pub(super) fn is_known(ring: &io_uring::IoUring) -> bool {
-    let mut probe = io_uring::Probe::new();
-    let asked = ring.submitter().register_probe(&mut probe);
-    asked.is_ok() && probe.is_supported(opcode::Ftruncate::CODE)
-}

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use baio_process::kernel::{self, Feature};
 use io_uring::{EnterFlags, IoUring};
 
 use crate::error::Errno;
@@ -68,6 +69,9 @@ pub(super) struct Entrance {
 impl Entrance {
     /// Finds the ring a place; a refusal costs speed only.
     pub(super) fn register(&mut self, ring: &IoUring) -> Result<(), String> {
+        if !kernel::has(Feature::RegisteredRing, true) {
+            return Err(Feature::RegisteredRing.missing());
+        }
         if !ring.params().is_setup_single_issuer() {
             return Err("only a ring that belongs to one thread can have it".into());
         }
@@ -90,6 +94,11 @@ impl Entrance {
                 Ok(())
             }
             Err(Errno::EBUSY) => Err("this thread has as many as there can be".into()),
+            // What it says to what it does not know.
+            Err(Errno::EINVAL) => {
+                kernel::has(Feature::RegisteredRing, false);
+                Err(Feature::RegisteredRing.missing())
+            }
             Err(errno) => Err(errno.to_string()),
         }
     }

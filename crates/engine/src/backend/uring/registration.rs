@@ -8,7 +8,6 @@ use super::*;
 use crate::file::File;
 use crate::policy::Caching;
 use entries::Pieces;
-use io_uring::Probe;
 
 impl Uring {
     pub(super) fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
@@ -44,17 +43,9 @@ impl Uring {
         self.arena_refused = registered.err();
         registered?;
         self.entries.arena = Some(pieces);
-        let mut probe = Probe::new();
-        let probed = self.ring.submitter().register_probe(&mut probe);
-        self.system_calls += 1;
-        let lists = [opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
-        self.entries.lists = probed.is_ok() && lists.into_iter().all(|code| probe.is_supported(code));
-        let told = self
-            .entries
-            .lists
-            .then_some(())
-            .ok_or_else(|| "this kernel has it not; it came with Linux 6.15".to_owned());
-        self.features.push(("registered_lists", told));
+        let told = feature_of(Feature::RegisteredLists, self.knows.lists);
+        self.entries.lists = told.1.is_ok();
+        self.features.push(told);
         Ok(())
     }
 

@@ -6,14 +6,15 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 
 use baio_process::descriptor;
+use baio_process::kernel::{self, Feature};
 use io_uring::{Builder, IoUring};
 
 use crate::affinity::Affinity;
 use crate::backend::BATCH_MAX;
 use crate::error::{Errno, SetupError};
 
-/// A set-up flag, the first kernel that has it, and how to ask for it; for which rings.
-type Flag = (&'static str, &'static str, fn(&mut Builder), For);
+/// A set-up flag, and how to ask for it; for which rings.
+type Flag = (Feature, fn(&mut Builder), For);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
@@ -25,32 +26,28 @@ enum For {
 /// Newest first: a kernel that lacks one has all that come after it or also lacks them.
 const FLAGS: [Flag; 4] = [
     (
-        "no_sqarray",
-        "6.6",
+        Feature::NoSqarray,
         |b| {
             b.setup_no_sqarray();
         },
         For::All,
     ),
     (
-        "defer_taskrun",
-        "6.1",
+        Feature::DeferTaskrun,
         |b| {
             b.setup_defer_taskrun().setup_taskrun_flag();
         },
         For::OneThread,
     ),
     (
-        "single_issuer",
-        "6.0",
+        Feature::SingleIssuer,
         |b| {
             b.setup_single_issuer();
         },
         For::OneThread,
     ),
     (
-        "submit_all",
-        "5.18",
+        Feature::SubmitAll,
         |b| {
             b.setup_submit_all();
         },
@@ -80,13 +77,16 @@ pub(super) fn build(slots: u32, affinity: Affinity) -> Result<(IoUring, Features
     loop {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(completions);
-        for (_, _, ask, rings) in &FLAGS[dropped..] {
-            if suits(*rings, affinity) {
+        for (feature, ask, rings) in &FLAGS[dropped..] {
+            if suits(*rings, affinity) && !kernel::is_taken_away(*feature) {
                 ask(&mut builder);
             }
         }
         match builder.build(entries).map_err(|error| Errno::of(&error)) {
             Ok(ring) => {
+                if !kernel::has(Feature::Ring, ring.params().is_feature_ext_arg()) {
+                    return Err(explain_refusal(Errno::ENOSYS));
+                }
                 let ring = above_standard(ring).map_err(|error| explain_refusal(Errno::of(&error)))?;
                 return Ok((ring, told(dropped, affinity)));
             }
@@ -113,17 +113,20 @@ fn suits(rings: For, affinity: Affinity) -> bool {
 }
 
 fn told(dropped: usize, affinity: Affinity) -> Features {
-    let tell = |(index, (name, since, _, rings)): (usize, &Flag)| {
-        let had = if !suits(*rings, affinity) {
-            Err("not asked for: any thread may use this engine".to_owned())
-        } else if index < dropped {
-            Err(format!("this kernel refuses it; it came with Linux {since}"))
-        } else {
-            Ok(())
-        };
-        (*name, had)
+    let tell = |(index, (feature, _, rings)): (usize, &Flag)| {
+        if !suits(*rings, affinity) {
+            let why = "not asked for: any thread may use this engine";
+            return (feature.line().name, Err(why.to_owned()));
+        }
+        feature_of(*feature, index >= dropped)
     };
     FLAGS.iter().enumerate().map(tell).collect()
+}
+
+/// What `explain` says of a feature that this kernel was `found` to have, or not.
+pub(super) fn feature_of(feature: Feature, found: bool) -> (&'static str, Result<(), String>) {
+    let had = kernel::has(feature, found).then_some(());
+    (feature.line().name, had.ok_or_else(|| feature.missing()))
 }
 
 pub(super) fn explain_refusal(errno: Errno) -> SetupError {
@@ -134,7 +137,10 @@ pub(super) fn explain_refusal(errno: Errno) -> SetupError {
             "try `sysctl -w kernel.io_uring_disabled=0`; in a container, a seccomp profile that allows io_uring_*",
         ),
         Errno::ENOSYS => {
-            error.cure("a kernel with io_uring (5.19 or newer), or a seccomp profile that allows io_uring_*")
+            let since = Feature::Ring.line().since;
+            error.cure(format!(
+                "a kernel with io_uring ({since} or newer), or a seccomp profile that allows io_uring_*"
+            ))
         }
         Errno::ENOMEM => error.cure("raise RLIMIT_MEMLOCK (`ulimit -l`), or use fewer slots"),
         Errno::EMFILE | Errno::ENFILE => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),

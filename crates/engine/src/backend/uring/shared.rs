@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use baio_process::kernel::{self, Feature};
 use baio_process::signals;
 use io_uring::types::{self, FsyncFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
@@ -280,7 +281,8 @@ impl SharedRing {
         let free = keeping.get_or_insert_with(|| {
             let submitter = self.ring.submitter();
             let mut sizes = [KEPT_MAX, KEPT_FEW].into_iter();
-            let size = sizes.find(|size| submitter.register_files_sparse(*size).is_ok());
+            let taken = |size: &u32| submitter.register_files_sparse(*size).is_ok();
+            let size = sizes.find(|size| kernel::tried(Feature::RegisteredFiles, || taken(size)));
             (0..size.unwrap_or(0)).map(Kept).collect()
         });
         let kept = free.pop()?;

@@ -1,0 +1,57 @@
+//! What a newer kernel would give: the lines of the engine's table (`baio_engine::kernel`) that were found lacking while all else was
+//! looked at.
+
+use baio_console::output::Table;
+use baio_engine::Region;
+use baio_engine::kernel;
+use serde::Serialize;
+
+/// One of them.
+#[derive(Serialize)]
+pub(super) struct Lack {
+    name: &'static str,
+    /// The first kernel that has it.
+    since: &'static str,
+    what: &'static str,
+    /// What is done without.
+    instead: &'static str,
+}
+
+/// Those that were found, and those that nothing but a try can tell.
+pub(super) fn found() -> Vec<Lack> {
+    // It has what there is, or is made without.
+    let _ = Region::create(4096);
+    let lack = |line: &kernel::Line| Lack {
+        name: line.name,
+        since: line.since,
+        what: line.what,
+        instead: line.instead,
+    };
+    kernel::lacking().map(lack).collect()
+}
+
+/// In one sentence.
+pub(super) fn add_outline(lacks: &[Lack], table: &mut Table) {
+    let names: Vec<_> = lacks
+        .iter()
+        .map(|lack| format!("{} ({})", lack.name, lack.since))
+        .collect();
+    if !names.is_empty() {
+        let told = format!("would give {}; all works without", names.join(", "));
+        table.row(["a newer kernel", &told]);
+    }
+}
+
+/// With what is done instead.
+pub(super) fn add_rows(lacks: &[Lack], table: &mut Table) {
+    for lack in lacks {
+        let Lack {
+            name,
+            since,
+            what,
+            instead,
+        } = lack;
+        let told = format!("{what}, since Linux {since}; instead: {instead}");
+        table.row([&format!("  lacks {name}"), &told]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What an outside loop sleeps on: either a request has completed, or the doorbell rings.
+//!
+//! An event fd is registered for completions, because polling the ring's own descriptor misses some under DEFER_TASKRUN. It is disarmed,
+//! by a flag in the completion ring, while the owner is awake.
+//!
+//! Before Linux 5.18 registering waits until nothing is under way on the ring, for ever where that is an accept. So on such a kernel it is
+//! done once, while the ring is new; on later ones when somebody first asks, because the kernel looks after a registered event fd at
+//! each completion.
+//!
+//! The doorbell is watched beside the ring, not through it. A completion that is caused by a write to an event fd, as the
+//! doorbell's is, signals a registered event fd only after an RCU grace period, and since Linux 6.10 only the first time:
+//! `io_eventfd_do_signal` (io_uring/eventfd.c) never clears the bit that says it is under way. For polls and reads of other
+//! event fds the registration is therefore renewed at each arming, once there is a stream. Kernels that would wait for that have
+//! not that fault.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use baio_process::kernel::{self, Feature};
+use io_uring::IoUring;
+use rustix::event::epoll;
+
+use crate::backend::Doorbell;
+use crate::error::{Errno, SetupError};
+
+pub(super) struct Ready {
+    /// May an event fd be registered while requests are under way?
+    is_late: bool,
+    /// Registered.
+    completed: Option<OwnedFd>,
+    either: Option<OwnedFd>,
+}
+
+impl Ready {
+    /// Of a ring that has nothing under way. Where such a kernel's ring cannot be given an event fd, there is nothing to sleep on, ever.
+    pub(super) fn of(ring: &mut IoUring, found_late: bool) -> Result<Ready, SetupError> {
+        let mut ready = Ready {
+            is_late: kernel::has(Feature::LateEventFd, found_late),
+            completed: None,
+            either: None,
+        };
+        if !ready.is_late {
+            ring.completion().disable_eventfd();
+            ready.register(ring).map_err(|errno| {
+                let what = "an event fd of an io_uring".to_owned();
+                SetupError::new("make", what, errno).cure("raise RLIMIT_NOFILE (`ulimit -n`)")
+            })?;
+        }
+        Ok(ready)
+    }
+
+    fn register(&mut self, ring: &IoUring) -> Result<(), Errno> {
+        let completed = baio_process::descriptor::event()?;
+        let registered = ring.submitter().register_eventfd(completed.as_raw_fd());
+        registered.map_err(|error| Errno::of(&error))?;
+        self.completed = Some(completed);
+        Ok(())
+    }
+
+    /// Makes what is still missing; how many system calls that took.
+    pub(super) fn prepare(&mut self, ring: &IoUring, doorbell: &Doorbell) -> Result<u64, Errno> {
+        if self.either.is_some() {
+            return Ok(0);
+        }
+        if self.completed.is_none() {
+            self.register(ring)?;
+        }
+        let either = baio_process::descriptor::epoll()?;
+        for fd in self.completed.iter().chain([doorbell.fd()]) {
+            epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        self.either = Some(either);
+        Ok(5)
+    }
+
+    /// From here on a completion makes the descriptor readable; how many system calls that took.
+    pub(super) fn arm(&mut self, ring: &mut IoUring, streams: bool) -> Result<u64, Errno> {
+        let mut calls = 0;
+        if let Some(completed) = self.completed.as_ref().filter(|_| streams && self.is_late) {
+            let submitter = ring.submitter();
+            let renewed = submitter
+                .unregister_eventfd()
+                .and_then(|()| submitter.register_eventfd(completed.as_raw_fd()));
+            renewed.map_err(|error| Errno::of(&error))?;
+            calls = 2;
+        }
+        ring.completion().enable_eventfd();
+        // The kernel says that there is work and then looks whether it shall signal; the turn that follows looks
+        // whether there is work. Without a barrier both could miss the other's store.
+        fence(Ordering::SeqCst);
+        Ok(calls)
+    }
+
+    pub(super) fn disarm(&self, ring: &mut IoUring) {
+        ring.completion().disable_eventfd();
+        if let Some(completed) = &self.completed {
+            let _ = rustix::io::read(completed, &mut [0; 8]);
+        }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.either.as_ref().map(AsFd::as_fd)
+    }
+
+    /// For `explain`.
+    pub(super) fn feature(&self) -> (&'static str, Result<(), String>) {
+        let had = self.is_late.then_some(()).ok_or_else(|| Feature::LateEventFd.missing());
+        (Feature::LateEventFd.line().name, had)
+    }
+}

@@ -1,0 +1,106 @@
+//! What a kernel may lack is a line of one table, and each line can be taken away on every machine (docs/engine.md, "What a kernel may
+//! lack"). A test runs itself again in a child process, whose environment takes lines away.
+
+#![allow(unsafe_code)]
+
+#[path = "environment/filter.rs"]
+mod filter;
+
+use std::io::Write;
+use std::process::Command;
+
+use baio_engine::{Choice, Config, Engine, Errno, File, Request, Wait, kernel};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Is this the child? Else runs it: this executable's test of that name, where these lines are taken away.
+fn is_on(lines: &str, test: &str) -> bool {
+    if std::env::var(kernel::LACKS).is_ok_and(|taken| taken == lines) {
+        return true;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--nocapture"]).env(kernel::LACKS, lines);
+    assert!(
+        child.status().unwrap().success(),
+        "failed where `{lines}` is taken away"
+    );
+    false
+}
+
+fn config(backend: Choice) -> Config {
+    Config {
+        backend,
+        slots: 32,
+        arena_bytes: 1 << 20,
+        ..Config::default()
+    }
+}
+
+fn ring() -> Option<Engine> {
+    let engine = Engine::new(&config(Choice::Uring));
+    engine.map_err(|why| println!("SKIPPED: {why}")).ok()
+}
+
+/// Where registering an event fd waits for what is under way, for ever if that is an accept, nobody registers one any more once the
+/// ring is made: neither when an outside loop first asks for its descriptor, nor when it arms it again.
+#[test]
+fn nothing_is_registered_while_requests_are_under_way() {
+    if !is_on("late_event_fd", "nothing_is_registered_while_requests_are_under_way") {
+        return;
+    }
+    let Some(mut engine) = ring() else { return };
+    filter::forbid(&[libc::SYS_io_uring_register], Errno::EPERM.raw());
+    for _ in 0..3 {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let pipe = File::from_fd(reader.into(), "a pipe").unwrap();
+        let read = Request::read_stream(&pipe, engine.buffer(16).unwrap());
+        engine.submit(read).unwrap();
+        engine.turn(Wait::No).unwrap();
+        let ready = engine
+            .ready_fd(true)
+            .expect("a descriptor")
+            .try_clone_to_owned()
+            .unwrap();
+        engine.turn(Wait::No).unwrap();
+        writer.write_all(b"x").unwrap();
+        let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+        let woken = poll(&mut [PollFd::new(&ready, PollFlags::IN)], Some(&long));
+        assert_eq!(woken, Ok(1), "slept through it");
+        engine.ready_fd(false);
+        engine.turn(Wait::one()).unwrap();
+        assert_eq!(engine.next_completion().unwrap().result, Ok(1));
+    }
+}
+
+/// A variable that names nothing would leave a test without what it is about.
+#[test]
+fn a_word_that_is_no_line_starts_no_engine() {
+    if !is_on("trunkate", "a_word_that_is_no_line_starts_no_engine") {
+        return;
+    }
+    for choice in Choice::ALL {
+        let error = Engine::new(&config(choice)).err().expect("refused");
+        assert_eq!(error.errno, Errno::EINVAL, "{error}");
+        assert!(error.need.as_ref().unwrap().contains("`trunkate`"), "{error}");
+        assert!(error.cure.is_some(), "{error}");
+    }
+}
+
+/// The page has the table as it is.
+#[test]
+fn the_page_tells_every_line() {
+    let page = include_str!("../../../docs/engine.md");
+    let begins = "| name | since Linux | what it is | found out by | instead |\n|---|---|---|---|---|\n";
+    let lines = kernel::TABLE.iter().map(|line| {
+        let kernel::Line {
+            name,
+            since,
+            what,
+            found,
+            instead,
+            ..
+        } = line;
+        format!("| `{name}` | {since} | {what} | {found} | {instead} |\n")
+    });
+    let table = format!("{begins}{}\n", lines.collect::<String>());
+    assert!(page.contains(&table), "docs/engine.md lacks this table:\n{table}");
+}
