@@ -8,8 +8,9 @@ mod filter;
 
 use std::io::Write;
 use std::process::Command;
+use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, Errno, File, Request, Wait, kernel};
+use baio_engine::{Choice, Config, Engine, Errno, File, Request, Time, Wait, kernel};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Is this the child? Else runs it: this executable's test of that name, where these lines are taken away.
@@ -68,6 +69,38 @@ fn nothing_is_registered_while_requests_are_under_way() {
         engine.ready_fd(false);
         engine.turn(Wait::one()).unwrap();
         assert_eq!(engine.next_completion().unwrap().result, Ok(1));
+    }
+}
+
+/// A deadline may be so far away that no milliseconds of 31 bits hold it; who sleeps for it needs no call that is younger than Linux 5.4.
+#[test]
+fn a_sleep_of_centuries_needs_no_young_call() {
+    for choice in [Choice::Threads, Choice::Aio, Choice::Uring] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                filter::forbid(&[libc::SYS_epoll_pwait2], Errno::ENOSYS.raw());
+                let Ok(mut engine) = Engine::new(&config(choice)) else {
+                    return;
+                };
+                let (reader, writer) = std::io::pipe().unwrap();
+                let pipe = File::from_fd(reader.into(), "a pipe").unwrap();
+                let mut read = Request::read_stream(&pipe, engine.buffer(16).unwrap());
+                read.policy.deadline = Some(Time(u64::MAX));
+                engine.submit(read).unwrap();
+                let late = std::thread::spawn(move || (&writer).write_all(b"x"));
+                let deadline = Some(Time(u64::MAX));
+                let wait = Wait::Until {
+                    count: 1,
+                    min_wait: Duration::ZERO,
+                    deadline,
+                };
+                while engine.completed() == 0 {
+                    engine.turn(wait).unwrap_or_else(|error| panic!("{choice}: {error}"));
+                }
+                late.join().unwrap().unwrap();
+                assert_eq!(engine.next_completion().unwrap().result, Ok(1), "{choice}");
+            });
+        });
     }
 }
 

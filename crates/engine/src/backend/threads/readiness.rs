@@ -225,27 +225,18 @@ fn arm(epoll: &OwnedFd, fd: BorrowedFd<'_>, watch: &mut Watch) -> Result<(), Err
     Ok(armed?)
 }
 
+/// Who sleeps longer is woken in between, and sleeps again: in milliseconds it fits epoll_wait(2), while epoll_pwait2(2) came with Linux
+/// 5.11 only.
+const LONGEST: Timespec = Timespec {
+    tv_sec: 1 << 20,
+    tv_nsec: 0,
+};
+
+/// Rounded up to milliseconds, so that nobody wakes too early and turns in vain.
 fn sleep(epoll: &OwnedFd, events: &mut Vec<Event>, limit: Option<&Timespec>) -> Result<(), Errno> {
-    use rustix::buffer::spare_capacity;
-    match epoll::wait(epoll, spare_capacity(events), limit) {
-        Ok(_) => Ok(()),
-        Err(rustix::io::Errno::NOSYS) => {
-            // Nanoseconds need Linux 5.11 (epoll_pwait2). Rounded up, so that nobody wakes too early and turns in vain.
-            let rounded = limit.map(|limit| match (limit.tv_nsec + 999_999) / 1_000_000 {
-                1000 => Timespec {
-                    tv_sec: limit.tv_sec.saturating_add(1),
-                    tv_nsec: 0,
-                },
-                ms => Timespec {
-                    tv_sec: limit.tv_sec,
-                    tv_nsec: ms * 1_000_000,
-                },
-            });
-            epoll::wait(epoll, spare_capacity(events), rounded.as_ref())?;
-            Ok(())
-        }
-        Err(errno) => Err(errno.into()),
-    }
+    let limit = limit.map(|limit| if limit.tv_sec < LONGEST.tv_sec { limit } else { &LONGEST });
+    epoll::wait(epoll, rustix::buffer::spare_capacity(events), limit)?;
+    Ok(())
 }
 
 /// Keys that are no descriptors.
