@@ -13,7 +13,7 @@ use super::deal::Good;
 use super::far::{Far, Handles};
 use super::questions::sees_whole;
 use super::rules::May;
-use super::session::{Bound, Open, Session, failed};
+use super::session::{Bound, Open, Rest, Session, failed};
 use super::sockets::{self, Heard};
 use super::{Broker, Options};
 use crate::seat::Seat;
@@ -157,7 +157,7 @@ impl Broker {
         bound: Option<Bound>,
     ) -> std::result::Result<u64, (OwnedFd, Answer)> {
         let owner = self.owners.enter(who.uid);
-        let place = match self.place(owner, &who) {
+        let place = match self.place(owner, &who, bound.is_some()) {
             Ok(place) => place,
             Err(need) => {
                 self.owners.leave(owner);
@@ -185,8 +185,19 @@ impl Broker {
         Ok(word)
     }
 
-    /// A place for one more session of this user; else what is needed.
-    fn place(&mut self, owner: usize, who: &Identity) -> std::result::Result<Charge, String> {
+    /// A place for one more session of this user; else what is needed. Before anybody is refused, ends that nobody has told of yet are looked
+    /// for: who closes one connection and opens another finds its place free, whichever of the two is heard first.
+    /// Not where a handle is handed on: that is in the middle of what one of them has said.
+    fn place(&mut self, owner: usize, who: &Identity, is_bound: bool) -> std::result::Result<Charge, String> {
+        let place = self.free_place(owner, who);
+        if place.is_ok() || is_bound || !self.owners.at(owner).hand.take(Good::SecondLooks) {
+            return place;
+        }
+        self.hear_ends();
+        self.free_place(owner, who)
+    }
+
+    fn free_place(&mut self, owner: usize, who: &Identity) -> std::result::Result<Charge, String> {
         let is_owner = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw() || sees_whole(&self.core, *who);
         let places = self.accounts.places(is_owner);
         if self.accounts.held_in_all(Kind::Places) >= places {
@@ -201,6 +212,23 @@ impl Broker {
         let of_one = self.accounts.limit(Kind::Places).of_one;
         let place = self.accounts.take(account, Kind::Places, 1);
         place.ok_or_else(|| format!("at most {of_one} connections of one user"))
+    }
+
+    /// Looks which clients have closed their ends, of all sessions and of what is left of others, and gives their places back.
+    fn hear_ends(&mut self) {
+        let sessions = self.sessions.iter().flatten();
+        let sessions: Vec<_> = sessions.filter(|session| !session.is_leaving).collect();
+        let fds = sessions.iter().map(|session| session.fd());
+        let closed = sockets::closed(&mut fds.chain(self.rests.iter().map(Rest::fd)));
+        let ended = sessions.iter().zip(&closed).filter(|(_, is_closed)| **is_closed);
+        let ended: Vec<u64> = ended.map(|(session, _)| session.word).collect();
+        for word in ended {
+            // With what it has said before.
+            self.heard(word);
+        }
+        self.bury();
+        self.has_stirred = true;
+        self.bury_rests();
     }
 
     /// A client has gone, or is sent away. What it has under way ends before its memory is given back.

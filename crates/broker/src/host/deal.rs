@@ -13,14 +13,16 @@ pub(super) enum Good {
     Messages,
     /// Memory that is made for whoever says hello.
     Greetings,
+    /// Looks at all sockets before a connection is refused.
+    SecondLooks,
 }
 
 /// Entries taken from all rings of one user in one round: what is copied for one delays the others no longer.
 pub(super) const ENTRIES: i64 = 128;
 /// Bytes copied to and from the cache for one user in one round, and at most one request more.
 pub(super) const COPIED_BYTES: i64 = 1 << 20;
-const GOODS: usize = 2;
-const QUANTA: [i64; GOODS] = [64, 4];
+const GOODS: usize = 3;
+const QUANTA: [i64; GOODS] = [64, 4, 4];
 
 /// What a user has left in this round.
 #[derive(Clone, Copy, Debug, Default)]

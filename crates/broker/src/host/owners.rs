@@ -54,10 +54,11 @@ impl Owners {
     pub(super) fn enter(&mut self, uid: u32) -> usize {
         let known = self.places.iter().position(|owner| owner.uid == uid);
         let at = known.unwrap_or_else(|| {
-            let owner = Owner {
+            let mut owner = Owner {
                 uid,
                 ..Owner::default()
             };
+            owner.hand.deal();
             let left = self.places.iter().position(Owner::has_left);
             match left.filter(|_| self.places.len() >= REMEMBERED) {
                 Some(at) => {

@@ -251,6 +251,17 @@ pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
     shows(socket, PollFlags::empty(), PollFlags::HUP | PollFlags::ERR) && !groups::has_unread(socket)
 }
 
+/// Of each of these whether [`is_closed`] may say so: it is asked for all at once.
+pub(super) fn closed<'a>(sockets: &mut dyn Iterator<Item = BorrowedFd<'a>>) -> Vec<bool> {
+    let mut polled: Vec<_> = sockets
+        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::empty()))
+        .collect();
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_told = rustix::event::poll(&mut polled, Some(&now)).is_ok();
+    let is_closed = |polled: &PollFd<'_>| is_told && polled.revents().intersects(PollFlags::HUP | PollFlags::ERR);
+    polled.iter().map(is_closed).collect()
+}
+
 /// Does the other side send nothing more?
 pub(super) fn is_half_closed(socket: BorrowedFd<'_>) -> bool {
     shows(socket, PollFlags::RDHUP, PollFlags::RDHUP)

@@ -1,7 +1,7 @@
 //! More connections than there is room for.
 
 use baio_broker::host::Options;
-use baio_words::session::FromBroker;
+use baio_words::session::{FromBroker, Hello};
 
 use crate::house::{House, Victim, alone, descriptors, hoard, hoard_more, until};
 use crate::raw::{Client, Told, Wire, hello};
@@ -47,6 +47,32 @@ fn one_user_has_so_many_connections_and_is_told() {
     drop((silent, again));
     victim.is_left_with(1);
     victim.goes_on();
+    house.ends();
+}
+
+/// Who closes its one connection and opens another is not refused because the broker has not heard of the end yet: after a session, after
+/// a refusal, after a breach of the protocol.
+#[test]
+fn who_closes_one_connection_has_its_place_for_the_next() {
+    let house = House::with(Options {
+        clients_of_one_max: 1,
+        ..Options::default()
+    });
+    let elsewhere = Hello {
+        volume: "another".into(),
+        ..hello()
+    };
+    for turn in 0..200 {
+        match turn % 4 {
+            0 => assert_eq!(house.wire().greet(&elsewhere).err().unwrap().code, "ENOENT"),
+            1 => {
+                let wire = house.wire();
+                assert!(wire.send(&[9; 9]));
+                wire.goes_out("no message");
+            }
+            _ => drop(house.client()),
+        }
+    }
     house.ends();
 }
 
