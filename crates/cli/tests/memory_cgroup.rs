@@ -3,49 +3,20 @@
 
 mod support;
 
-use std::fs;
+#[path = "support/cgroup.rs"]
+mod cgroup;
+
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use cgroup::Cgroup;
 use support::{BAIO, Place};
-
-/// One with 64 MiB, gone with this.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn make() -> Option<Cgroup> {
-        let (parent, limit) = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ]
-        .into_iter()
-        .find(|(parent, _)| Path::new(parent).join("cgroup.procs").exists())?;
-        let path = Path::new(parent).join(format!("baio-test-{}", std::process::id()));
-        fs::create_dir(&path).ok()?;
-        let made = Cgroup(path);
-        fs::write(made.0.join(limit), (64 << 20).to_string()).ok()?;
-        Some(made)
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    }
-}
 
 #[test]
 fn what_runs_in_a_small_memory_cgroup_is_not_killed() {
     if !support::is_root() {
         return;
     }
-    let Some(cgroup) = Cgroup::make() else {
+    let Some(cgroup) = Cgroup::make("small", 64 << 20) else {
         support::skip("no memory cgroup can be made here");
         return;
     };
@@ -64,10 +35,8 @@ fn what_runs_in_a_small_memory_cgroup_is_not_killed() {
         ("serve vol --socket s --cache 256M", 1),
         ("stress g --rw write --request-size 1M --depth 64 --size 128M --once", 2),
     ] {
-        let procs = cgroup.0.join("cgroup.procs");
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo 0 >\"$0\" && exec \"$@\""]).arg(procs);
-        command.arg(BAIO).args(line.split(' ')).current_dir(place.path(""));
+        let mut command = cgroup.command(BAIO);
+        command.args(line.split(' ')).current_dir(place.path(""));
         let output = command.output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.signal(), None, "{line} was killed: {told}");
