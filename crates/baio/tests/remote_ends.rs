@@ -61,7 +61,8 @@ fn ends(mut all: Reads, wakes: &Wakes, waker: &Waker) -> Vec<Ended> {
     ends
 }
 
-fn dies(kill: fn(&Gate)) {
+/// `why`: what everybody is told who is not told that nobody knows.
+fn dies(kill: fn(&Gate), why: fn(&Fault) -> bool) {
     let (gate, volume) = gate::gated();
     let segment = common::segment(&volume, "doomed", 64 << 10);
     let free = volume.arena_free_bytes();
@@ -80,18 +81,18 @@ fn dies(kill: fn(&Gate)) {
     for error in errors() {
         assert!(error.cure().is_some(), "{error}");
         let indeterminate = error.code() == "EINDETERMINATE";
-        assert!(indeterminate || matches!(error.fault, Fault::ServiceEnded), "{error}");
+        assert!(indeterminate || why(&error.fault), "{error}");
         assert!(!(indeterminate && error.operation == "read"), "{error}");
     }
     assert!(errors().any(|error| error.code() == "EINDETERMINATE"));
     let created = thread.join().unwrap();
-    assert!(matches!(created.unwrap_err().fault, Fault::ServiceEnded));
+    assert!(why(&created.unwrap_err().fault));
     drop(ends);
     assert_eq!(volume.arena_free_bytes(), free, "every buffer is back");
 
     // Whatever is tried later is told at once.
     let ended = volume.block_on(segment.write_at(0, client_buffer())).unwrap();
-    assert!(matches!(ended.unwrap_err().error.fault, Fault::ServiceEnded));
+    assert!(why(&ended.unwrap_err().error.fault));
     assert!(volume.block_on(volume.list()).unwrap().is_err());
     assert!(volume.turn(Wait::one()).is_err());
     assert!(segment.buffer(4096).is_err());
@@ -99,7 +100,7 @@ fn dies(kill: fn(&Gate)) {
     request.status = Some(word.clone());
     assert!(segment.submit(request).is_err());
     assert_eq!(word.get(), Status::InFlight, "it was never taken");
-    assert!(matches!(volume.close().unwrap_err().fault, Fault::ServiceEnded));
+    assert!(why(&volume.close().unwrap_err().fault));
 }
 
 /// A buffer that needs no service.
@@ -109,12 +110,15 @@ fn client_buffer() -> Buffer {
 
 #[test]
 fn a_service_that_panics_tells_everybody() {
-    dies(Gate::panic);
+    dies(Gate::panic, |fault| matches!(fault, Fault::ServiceEnded));
 }
 
 #[test]
 fn a_service_whose_backend_breaks_tells_everybody() {
-    dies(Gate::break_it);
+    // The device says so, and they are told.
+    dies(Gate::break_it, |fault| {
+        matches!(fault, Fault::ServiceFailed(baio::Errno::EIO))
+    });
 }
 
 #[test]

@@ -426,6 +426,13 @@ impl Served for Files {
         self.collect(index);
     }
 
+    fn errno(error: &FileError) -> Errno {
+        match error {
+            FileError::Setup(error) => error.errno,
+            FileError::Request(error) => error.fault.errno(),
+        }
+    }
+
     fn in_flight(&self) -> usize {
         self.engine.in_flight()
     }

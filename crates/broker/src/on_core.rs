@@ -67,6 +67,10 @@ impl Served for Core {
         Core::close_handle(self, handle);
     }
 
+    fn errno(error: &Error) -> Errno {
+        error.errno().unwrap_or(Errno::EIO)
+    }
+
     fn in_flight(&self) -> usize {
         Core::in_flight(self)
     }

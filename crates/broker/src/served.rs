@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use baio_engine::{Engine, Memory, SetupError, Wait};
+use baio_engine::{Engine, Errno, Memory, SetupError, Wait};
 use baio_ring::Shared;
 use baio_ring::exchange::Parcel;
 use baio_words::entry::{Completion, Tag};
@@ -62,6 +62,9 @@ pub trait Served: Sized {
 
     /// Requests that a turn may end.
     fn in_flight(&self) -> usize;
+
+    /// What the system said, of why it goes on no more.
+    fn errno(error: &Self::Error) -> Errno;
 
     /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed. Returns how much that was.
     ///

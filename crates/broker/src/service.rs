@@ -113,10 +113,12 @@ fn serve<S: Served>(
         number: served.number(),
         name: served.name(),
     };
-    let service = Service::new(served, shared, identity);
+    let service = Service::new(served, Arc::clone(&shared), identity);
     if tell.send(Ok(hello)).is_ok() {
-        // How it ended is told to the client by what its requests get.
-        let _ = service.run();
+        // How else it ended is told to the client by what its requests get.
+        if let Err(End::Broken(errno)) = service.run() {
+            shared.broke(errno.raw().unsigned_abs());
+        }
     }
 }
 
@@ -128,9 +130,8 @@ enum End {
     /// The client broke the protocol.
     #[allow(dead_code, reason = "told to a log when there is one")]
     Violation(Violation),
-    /// The backend itself is broken.
-    #[allow(dead_code, reason = "as above")]
-    Broken(String),
+    /// The backend itself is broken: what the system said.
+    Broken(Errno),
 }
 
 impl From<Violation> for End {
@@ -271,7 +272,7 @@ impl<S: Served> Service<S> {
 
     fn turn_served(&mut self, wait: Wait) -> Result<(), End> {
         let turned = self.served.turn(wait);
-        if turned.map_err(|error| End::Broken(error.to_string()))? > 0 {
+        if turned.map_err(|error| End::Broken(S::errno(&error)))? > 0 {
             self.seat.unstick();
         }
         Ok(())

@@ -212,7 +212,7 @@ impl<K: Carrier> State<K> {
             shared.end();
         }
         self.is_down = false;
-        self.table.closed.get_or_insert(RequestFault::ServiceEnded);
+        self.table.closed.get_or_insert(end_of::<K>(shared));
         self.closing.clear();
         let mut from = 0;
         while let Some((ticket, sent)) = self.table.under_way(from) {
@@ -247,7 +247,7 @@ impl<K: Carrier> State<K> {
         let ended = match ending.kind {
             Kind::Command => {
                 self.litter.extend(parcel);
-                Ended::Command(Err(RequestError::new("ask", name, RequestFault::ServiceEnded)))
+                Ended::Command(Err(RequestError::new("ask", name, end_of::<K>(shared))))
             }
             Kind::Request { op, handle, len } => {
                 let memory = match parcel {
@@ -258,7 +258,10 @@ impl<K: Carrier> State<K> {
                     true => Failure::Io(IoError::Indeterminate),
                     false => Failure::Ending,
                 };
-                let error = RequestError::of(op, name_of(&self.names, handle), len, failure);
+                let mut error = RequestError::of(op, name_of(&self.names, handle), len, failure);
+                if error.fault == RequestFault::ServiceEnded {
+                    error.fault = end_of::<K>(shared);
+                }
                 // What went in its place may be the kernel's; the caller's own, of an earlier service, is nobody's.
                 Ended::Request(ended_early(
                     ticket,
@@ -270,6 +273,14 @@ impl<K: Carrier> State<K> {
         };
         self.table.end(ticket, ended);
     }
+}
+
+/// Why a service has ended, as far as it could say.
+fn end_of<K: Carrier>(shared: &Between<K>) -> RequestFault {
+    let said = shared.broke_by().and_then(|errno| i32::try_from(errno).ok());
+    said.map_or(RequestFault::ServiceEnded, |errno| {
+        RequestFault::ServiceFailed(Errno::from_raw(errno))
+    })
 }
 
 /// Memory that a kernel may write to that is not asked any more: it is never lent again, and with it the memory of the session stays

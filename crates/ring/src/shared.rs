@@ -2,7 +2,7 @@
 
 use baio_words::entry::{COMPLETION_WORDS, SUBMISSION_WORDS};
 
-use crate::atomic::{AtomicBool, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::bell::Bell;
 use crate::exchange::Exchange;
 use crate::lane::Lane;
@@ -21,6 +21,8 @@ pub struct Shared<T> {
     pub bell: Bell,
     stop: AtomicBool,
     ended: AtomicBool,
+    /// What the system said that ended the service; 0: nothing.
+    broke_by: AtomicU32,
 }
 
 impl<T> Shared<T> {
@@ -45,6 +47,7 @@ impl<T> Shared<T> {
             bell,
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            broke_by: AtomicU32::new(0),
         }
     }
 
@@ -65,6 +68,19 @@ impl<T> Shared<T> {
         // Other side: `has_ended`. Who sees it sees all completions too, and everything the service gave back.
         self.ended.store(true, Ordering::Release);
         self.bell.ring();
+    }
+
+    /// Service: it ends because the system said this, an errno. Before [`Shared::end`].
+    pub fn broke(&self, errno: u32) {
+        // Other side: `broke_by`, behind the store of `end`.
+        self.broke_by.store(errno, Ordering::Relaxed);
+    }
+
+    /// Client, of a service that has ended: what the system said that ended it, an errno.
+    #[must_use]
+    pub fn broke_by(&self) -> Option<u32> {
+        let errno = self.broke_by.load(Ordering::Relaxed);
+        (errno != 0).then_some(errno)
     }
 
     /// Client: is nobody there any more? Completions that lie in the ring are still good; look here first, then there.

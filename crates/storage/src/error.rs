@@ -154,6 +154,8 @@ pub enum Fault {
     NobodyDrives,
     /// The thread or process that served the volume has ended.
     ServiceEnded,
+    /// The thread that served it has ended, because the system refused it this.
+    ServiceFailed(Errno),
     /// Another broker serves now, and the handle is of no use there.
     Lost(Lost),
     /// A broker said this.
@@ -181,6 +183,7 @@ macro_rules! of_a_request {
             | Fault::Stale
             | Fault::NobodyDrives
             | Fault::ServiceEnded
+            | Fault::ServiceFailed(_)
             | Fault::Lost(_)
     };
 }
@@ -519,6 +522,7 @@ impl From<RequestFault> for Fault {
             RequestFault::Stale => Fault::Stale,
             RequestFault::NobodyDrives => Fault::NobodyDrives,
             RequestFault::ServiceEnded => Fault::ServiceEnded,
+            RequestFault::ServiceFailed(errno) => Fault::ServiceFailed(errno),
             RequestFault::Lost(lost) => Fault::Lost(lost),
         }
     }
@@ -551,6 +555,7 @@ impl Fault {
             Fault::Stale => RequestFault::Stale,
             Fault::NobodyDrives => RequestFault::NobodyDrives,
             Fault::ServiceEnded => RequestFault::ServiceEnded,
+            Fault::ServiceFailed(errno) => RequestFault::ServiceFailed(*errno),
             Fault::Lost(lost) => RequestFault::Lost(*lost),
             _ => return None,
         })

@@ -43,6 +43,8 @@ pub enum RequestFault {
     NobodyDrives,
     /// The thread or process that served has ended.
     ServiceEnded,
+    /// The thread that served has ended, because the system refused it this.
+    ServiceFailed(Errno),
     /// Another broker serves now, and this handle is of no use there.
     Lost(Lost),
 }
@@ -72,7 +74,7 @@ impl RequestFault {
             RequestFault::ReadOnly => Errno::EBADF,
             RequestFault::Stale => Errno::ESTALE,
             RequestFault::NobodyDrives => Errno::EDEADLK,
-            RequestFault::ServiceEnded => Errno::EPIPE,
+            RequestFault::ServiceEnded | RequestFault::ServiceFailed(_) => Errno::EPIPE,
             RequestFault::Lost(lost) => lost.errno(),
         }
     }
@@ -93,7 +95,7 @@ impl RequestFault {
             RequestFault::ReadOnly => "a handle opened for writing",
             RequestFault::Stale => "a handle that is open, of a segment or file that exists, on a link that is open",
             RequestFault::NobodyDrives => "somebody who completes requests",
-            RequestFault::ServiceEnded => "a service that runs",
+            RequestFault::ServiceEnded | RequestFault::ServiceFailed(_) => "a service that runs",
             RequestFault::Lost(lost) => lost.need(),
         };
         Some(fixed.to_owned())
@@ -126,7 +128,9 @@ impl RequestFault {
             RequestFault::ReadOnly => "open it with write access",
             RequestFault::Stale => "open it again; if its link was closed, open that first",
             RequestFault::NobodyDrives => "run it inside `block_on`, keep a `drive()` beside it, or call `wait`",
-            RequestFault::ServiceEnded => "open the volume again, and read back what was being written",
+            RequestFault::ServiceEnded | RequestFault::ServiceFailed(_) => {
+                "open the volume again, and read back what was being written"
+            }
             RequestFault::Lost(lost) => lost.cure(),
         };
         Some(fixed.to_owned())
@@ -165,6 +169,12 @@ impl fmt::Display for RequestFault {
             }
             RequestFault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
             RequestFault::ServiceEnded => f.write_str("the service of the volume has ended"),
+            RequestFault::ServiceFailed(errno) => {
+                write!(
+                    f,
+                    "the service of the volume has ended: the system refused it its I/O ({errno})"
+                )
+            }
             RequestFault::Lost(lost) => write!(f, "{lost}"),
         }
     }
@@ -187,7 +197,7 @@ impl From<RequestFault> for Failure {
             RequestFault::ReadOnly => Failure::ReadOnly,
             RequestFault::Stale => Failure::Stale,
             RequestFault::NobodyDrives => Failure::Io(IoError::System(fault.errno())),
-            RequestFault::ServiceEnded => Failure::Ending,
+            RequestFault::ServiceEnded | RequestFault::ServiceFailed(_) => Failure::Ending,
             // Only a client knows of it.
             RequestFault::Lost(lost) => Failure::Io(IoError::System(lost.errno())),
         }

@@ -146,8 +146,8 @@ impl Link for Remote {
         }
         let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
         let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
-            if client.refusal() == Some(RequestFault::ServiceEnded) {
-                return ended();
+            if let Some(fault @ (RequestFault::ServiceEnded | RequestFault::ServiceFailed(_))) = client.refusal() {
+                return Err(Error::new("close", client.name(), fault));
             }
             // Another thread closes: its command is under way until the volume has been given back.
             client.wait_for_all();

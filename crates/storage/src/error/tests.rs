@@ -82,6 +82,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::Stale,
         Fault::NobodyDrives,
         Fault::ServiceEnded,
+        Fault::ServiceFailed(Errno::EPERM),
         Fault::Lost(Lost::CachedWrites),
         Fault::Lost(Lost::Segment),
         Fault::NoMemory { asked: 1 },
@@ -140,6 +141,7 @@ fn number(fault: &Fault) -> usize {
         Fault::Told(_) => 38,
         Fault::NotFar(_) => 39,
         Fault::Lost(_) => 40,
+        Fault::ServiceFailed(_) => 41,
     }
 }
 
@@ -147,7 +149,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..41), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..42), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {

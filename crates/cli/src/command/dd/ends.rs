@@ -12,7 +12,7 @@ use baio_console::named::{Named, NamedSegment, Reached};
 use baio_console::printable::readable;
 use baio_console::target::{Served, TypedTarget};
 use baio_engine::{Config, Durability, Errno, Kind};
-use baio_storage::{Access, Handle, Identity, Mode};
+use baio_storage::{Access, Fault, Handle, Identity, Mode};
 
 use rustix::fs::Advice;
 
@@ -267,7 +267,7 @@ impl End {
     /// A storage error as the failure of this end.
     pub(super) fn failed(&self, error: &baio_storage::Error) -> Failure {
         let failure = Failure::from_storage("dd", self.typed.clone(), error);
-        if error.code() == "EPIPE" && !matches!(error.fault, baio_storage::Fault::ServiceEnded) {
+        if error.code() == "EPIPE" && !matches!(error.fault, Fault::ServiceEnded | Fault::ServiceFailed(_)) {
             // What a reader that has enough does, such as `head`; GNU dd would die of SIGPIPE.
             return failure
                 .needing("a reader that takes all of it")
