@@ -2,7 +2,6 @@
  * Contexts that go over to a ring, and those that stay. Stories as in programs.c.
  */
 #include "programs.h"
-#include <poll.h>
 
 enum { PREAD, PWRITE, FDSYNC = 3, POLLS = 5 };
 

@@ -351,12 +351,45 @@ static void story_calls(int fd)
 	MUST(pthread_join(thread, &told) == 0 && told == (void *)EINVAL);
 }
 
+/*
+ * The library's thread runs before the signal is blocked: a poll under way has asked for it. If the signal reached it, the process would
+ * end, as it does by default.
+ */
+static void story_signalfd(int fd)
+{
+	struct iocb iocb, poll, *list[] = { &iocb }, *polls[] = { &poll };
+	struct signalfd_siginfo info;
+	io_context_t context = NULL;
+	struct io_event event;
+	sigset_t set;
+	int signals;
+
+	MUST(io_setup(4, &context) == 0);
+	memset(&poll, 0, sizeof(poll));
+	poll.opcode = 5;
+	poll.buf = (void *)POLLIN;
+	MUST((poll.fd = eventfd(0, EFD_CLOEXEC)) >= 0);
+	MUST(io_submit(context, 1, polls) == 1);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	MUST(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+	MUST((signals = signalfd(-1, &set, SFD_CLOEXEC)) >= 0);
+	for (int at = 0; at < 64; at++) {
+		prepare(&iocb, 1, fd, at);
+		MUST(io_submit(context, 1, list) == 1);
+		MUST(kill(getpid(), SIGUSR1) == 0);
+		MUST(read(signals, &info, sizeof(info)) == sizeof(info) && info.ssi_signo == SIGUSR1);
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &iocb && event.res == 4096);
+	}
+	MUST(io_destroy(context) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "fork", story_fork }, { "exit", story_exit }, { "exec", story_exec }, { "close", story_close },
 		{ "little", story_little }, { "seccomp", story_seccomp }, { "signals", story_signals }, { "loop", story_loop },
-		{ "calls", story_calls }, { "cancel", story_cancel }, { "closed", story_closed },
+		{ "calls", story_calls }, { "cancel", story_cancel }, { "closed", story_closed }, { "signalfd", story_signalfd },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

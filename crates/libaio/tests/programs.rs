@@ -125,6 +125,11 @@ fn signals_end_a_wait_as_the_mask_says() {
 }
 
 #[test]
+fn a_signal_that_the_program_reads_reaches_no_thread_of_ours() {
+    story("signalfd");
+}
+
+#[test]
 fn an_outside_loop_takes_events_without_a_call() {
     story("loop");
 }

@@ -3,7 +3,6 @@
  * closed, addresses that are not there. Stories as in programs.c.
  */
 #include "programs.h"
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -542,6 +542,35 @@ static void story_leaves(int fd)
 	free(many);
 }
 
+/*
+ * The library's thread runs before the signal is blocked: somebody is to be told of the first request. If the signal reached it, the
+ * process would end, as it does by default.
+ */
+static void story_signalfd(int fd)
+{
+	struct signalfd_siginfo info;
+	struct aiocb one;
+	sigset_t set;
+	int signals;
+
+	MUST(signal(SIGUSR2, SIG_IGN) != SIG_ERR);
+	one = request(fd, 0, 4096, bytes);
+	one.aio_sigevent.sigev_notify = SIGEV_SIGNAL;
+	one.aio_sigevent.sigev_signo = SIGUSR2;
+	MUST(aio_write(&one) == 0 && wait_for(&one) == 4096);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	MUST(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+	MUST((signals = signalfd(-1, &set, SFD_CLOEXEC)) >= 0);
+	for (int at = 0; at < 64; at++) {
+		one = request(fd, at * 4096L, 4096, bytes);
+		MUST(aio_write(&one) == 0);
+		MUST(kill(getpid(), SIGUSR1) == 0);
+		MUST(read(signals, &info, sizeof(info)) == sizeof(info) && info.ssi_signo == SIGUSR1);
+		MUST(wait_for(&one) == 4096);
+	}
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
@@ -550,7 +579,7 @@ int main(int count, char **arguments)
 		{ "append", story_append }, { "stream", story_stream }, { "fork", story_fork }, { "exec", story_exec },
 		{ "exit", story_exit }, { "close", story_close }, { "ended", story_ended }, { "poll", story_poll }, { "leaves", story_leaves },
 		{ "cancelled", story_cancelled }, { "many", story_many }, { "long", story_long },
-		{ "outlives", story_outlives }, { NULL, NULL },
+		{ "outlives", story_outlives }, { "signalfd", story_signalfd }, { NULL, NULL },
 	};
 
 	return tell(stories, count, arguments);

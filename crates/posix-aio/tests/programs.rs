@@ -64,6 +64,7 @@ macro_rules! stories {
 
 stories! {
     a_signal_comes_with_its_value: "signal";
+    a_signal_that_the_program_reads_reaches_no_thread_of_ours: "signalfd";
     a_thread_is_made_with_its_attributes: "thread";
     suspend_ends_by_time_signal_and_request: "suspend";
     cancel_gives_all_its_answers: "cancel";
