@@ -1,12 +1,12 @@
 //! The metrics socket: a small thread that answers `GET /metrics` over a Unix socket with the snapshot of that moment.
 //!
-//! It answers one peer at a time, and each for so long and with so many bytes of request at most that a slow one keeps the
-//! others waiting for a second. HTTP/1.1 as far as a scraper and `curl` need it: one request, one answer, closed.
+//! Peers are served beside each other, each for so long and with so many bytes of request at most: one that says nothing, or does not
+//! take its answer, keeps no other waiting. HTTP/1.1 as far as a scraper and `curl` need it: one request, one answer, closed.
 
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,12 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix,
 use super::Metrics;
 use crate::moment::from_now;
 
-/// A peer has so long for its request and for taking the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A peer has so long for its request, and as long for taking the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Peers at a time.
+const PEERS_MAX: usize = 32;
+/// So long nobody is accepted when descriptors have run out.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// No request is longer.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Peers that wait to be answered.
@@ -99,6 +103,7 @@ pub fn serve_if(
             listener,
             stop,
             snapshot,
+            peers: Vec::new(),
         }
         .run()
     };
@@ -214,138 +219,197 @@ struct Serving<S> {
     /// Readable when the server is to end.
     stop: Arc<OwnedFd>,
     snapshot: S,
-}
-
-/// Why a peer is not served on.
-enum End {
-    /// The server is to end.
-    Stopped,
-    /// The peer has gone, or was too slow.
-    Peer,
+    /// Those that are served, in the order in which they came.
+    peers: Vec<Peer>,
 }
 
 impl<S: Fn() -> Option<Metrics>> Serving<S> {
-    fn run(self) {
+    fn run(mut self) {
         loop {
-            if self.wait(self.listener.as_fd(), PollFlags::IN, None).is_err() {
+            let Ok(ready) = self.wait() else { return };
+            if ready.is_to_end {
                 return;
             }
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match baio_process::descriptor::accept(&self.listener, flags) {
-                Ok(peer) => {
-                    if let Err(End::Stopped) = self.answer(&peer) {
-                        return;
-                    }
-                }
-                // Whoever connected has gone again.
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            let now = Instant::now();
+            let (snapshot, mut at) = (&self.snapshot, 0..);
+            self.peers.retain_mut(|peer| {
+                let is_ready = at.next().and_then(|at| ready.peers.get(at)) == Some(&true);
+                (!is_ready || peer.go_on(snapshot).is_ok()) && now < peer.until
+            });
+            if ready.has_come && self.accept().is_err() {
                 // No descriptors are left, as a rule: they come back.
-                Err(_) => {
-                    let until = from_now(Duration::from_millis(100));
-                    if let Err(End::Stopped) = self.wait(self.stop.as_fd(), PollFlags::IN, Some(until)) {
-                        return;
-                    }
+                std::thread::sleep(OUT_OF_DESCRIPTORS);
+            }
+        }
+    }
+
+    /// Sleeps until there is anything to do, or a peer has had its time.
+    fn wait(&self) -> Result<Ready, Errno> {
+        let mut polled = vec![
+            PollFd::new(&*self.stop, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        polled.extend(
+            self.peers
+                .iter()
+                .map(|peer| PollFd::new(&peer.socket, peer.waits_for())),
+        );
+        let until = self.peers.iter().map(|peer| peer.until).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match rustix::event::poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut shows = polled.iter().map(|polled| !polled.revents().is_empty());
+        Ok(Ready {
+            is_to_end: shows.next() == Some(true),
+            has_come: shows.next() == Some(true),
+            peers: shows.collect(),
+        })
+    }
+
+    /// One more; for the one that has been here longest, if there are too many.
+    fn accept(&mut self) -> Result<(), Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match baio_process::descriptor::accept(&self.listener, flags) {
+            Ok(socket) => {
+                if self.peers.len() >= PEERS_MAX {
+                    self.peers.remove(0);
                 }
+                self.peers.push(Peer {
+                    socket,
+                    until: from_now(PATIENCE),
+                    stage: Stage::Asking(Vec::new()),
+                });
+                Ok(())
             }
-        }
-    }
-
-    fn answer(&self, peer: &OwnedFd) -> Result<(), End> {
-        let until = from_now(PATIENCE);
-        let mut request = Vec::new();
-        let read = self.read(peer, &mut request, until)?;
-        let asked = Instant::now();
-        let reply = match read {
-            Read::Whole => reply_to(&request, &self.snapshot),
-            Read::TooLong => Reply::plain("431 Request Header Fields Too Large", "the request is too long\n"),
-        };
-        // How long a snapshot takes is not the peer's doing.
-        let until = until.checked_add(asked.elapsed()).unwrap_or(until);
-        self.write(peer, &reply.head, until)?;
-        if !request.starts_with(b"HEAD ") {
-            self.write(peer, &reply.body, until)?;
-        }
-        // Whoever has sent more than was read would lose the answer by a reset: take it until it is done.
-        let _ = rustix::net::shutdown(peer, Shutdown::Write);
-        let mut rest = [0; 4096];
-        let mut most = REQUEST_BYTES_MAX;
-        while most > 0 {
-            match self.receive(peer, &mut rest, until)? {
-                0 => break,
-                got => most = most.saturating_sub(got),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads up to the empty line that ends a request's head.
-    fn read(&self, peer: &OwnedFd, request: &mut Vec<u8>, until: Instant) -> Result<Read, End> {
-        let mut part = [0; 1024];
-        loop {
-            let got = self.receive(peer, &mut part, until)?;
-            if got == 0 {
-                return Err(End::Peer);
-            }
-            request.extend_from_slice(part.get(..got).unwrap_or_default());
-            if request.windows(4).any(|four| four == b"\r\n\r\n") {
-                return Ok(Read::Whole);
-            }
-            if request.len() > REQUEST_BYTES_MAX {
-                return Ok(Read::TooLong);
-            }
-        }
-    }
-
-    fn receive(&self, peer: &OwnedFd, into: &mut [u8], until: Instant) -> Result<usize, End> {
-        loop {
-            match rustix::net::recv(peer, &mut *into, RecvFlags::empty()) {
-                Ok((_, got)) => return Ok(got),
-                Err(Errno::AGAIN) => self.wait(peer.as_fd(), PollFlags::IN, Some(until))?,
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(End::Peer),
-            }
-        }
-    }
-
-    fn write(&self, peer: &OwnedFd, mut bytes: &[u8], until: Instant) -> Result<(), End> {
-        while !bytes.is_empty() {
-            // No signal in a program that has not asked for one.
-            match rustix::net::send(peer, bytes, SendFlags::NOSIGNAL) {
-                Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
-                Err(Errno::AGAIN) => self.wait(peer.as_fd(), PollFlags::OUT, Some(until))?,
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(End::Peer),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for a descriptor; for the server's end as well.
-    fn wait(&self, fd: BorrowedFd<'_>, events: PollFlags, until: Option<Instant>) -> Result<(), End> {
-        loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(End::Peer);
-            }
-            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut polled = [
-                PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(fd, events),
-            ];
-            match rustix::event::poll(&mut polled, timeout.as_ref()) {
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(End::Stopped),
-                Ok(_) if !polled[0].revents().is_empty() => return Err(End::Stopped),
-                Ok(_) if !polled[1].revents().is_empty() => return Ok(()),
-                Ok(_) => {}
-            }
+            // Whoever connected has gone again.
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(()),
+            Err(errno) => Err(errno),
         }
     }
 }
 
-enum Read {
-    Whole,
-    TooLong,
+/// What there is to do.
+struct Ready {
+    is_to_end: bool,
+    has_come: bool,
+    /// Of each peer whether it has sent something, or has room.
+    peers: Vec<bool>,
+}
+
+/// One that is served.
+struct Peer {
+    socket: OwnedFd,
+    /// So long, and no longer.
+    until: Instant,
+    stage: Stage,
+}
+
+/// How far it is.
+enum Stage {
+    /// So much of its request has come.
+    Asking(Vec<u8>),
+    /// So much of the answer has not been taken.
+    Answered(Vec<u8>, usize),
+    /// All of it has. Whoever has sent more than was read would lose the answer by a reset: so many bytes are taken still.
+    Leaving(usize),
+}
+
+/// It has gone, or has had its answer.
+struct Gone;
+
+impl Peer {
+    fn waits_for(&self) -> PollFlags {
+        match self.stage {
+            Stage::Answered(..) => PollFlags::OUT,
+            Stage::Asking(_) | Stage::Leaving(_) => PollFlags::IN,
+        }
+    }
+
+    /// As far as it goes without waiting.
+    fn go_on(&mut self, snapshot: &impl Fn() -> Option<Metrics>) -> Result<(), Gone> {
+        let mut part = [0; 4096];
+        loop {
+            self.stage = match &mut self.stage {
+                Stage::Asking(request) => {
+                    let got = match self.socket.receive(&mut part)? {
+                        Some(0) => return Err(Gone),
+                        Some(got) => got,
+                        None => return Ok(()),
+                    };
+                    request.extend_from_slice(part.get(..got).unwrap_or_default());
+                    let Some(answer) = answer_to(request, snapshot) else {
+                        continue;
+                    };
+                    // How long a snapshot takes is not the peer's doing.
+                    self.until = from_now(PATIENCE);
+                    Stage::Answered(answer, 0)
+                }
+                Stage::Answered(answer, sent) => {
+                    let rest = answer.get(*sent..).unwrap_or_default();
+                    if rest.is_empty() {
+                        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+                        Stage::Leaving(REQUEST_BYTES_MAX)
+                    } else {
+                        match self.socket.send(rest)? {
+                            Some(more) => *sent = sent.saturating_add(more),
+                            None => return Ok(()),
+                        }
+                        continue;
+                    }
+                }
+                Stage::Leaving(most) => match self.socket.receive(&mut part)? {
+                    Some(0) => return Err(Gone),
+                    Some(got) if got < *most => Stage::Leaving(most.saturating_sub(got)),
+                    Some(_) => return Err(Gone),
+                    None => return Ok(()),
+                },
+            };
+        }
+    }
+}
+
+/// Both never wait: `None`, where they would.
+trait NeverWaits {
+    fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Gone>;
+    fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Gone>;
+}
+
+impl NeverWaits for OwnedFd {
+    fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Gone> {
+        match rustix::net::recv(self, into, RecvFlags::empty()) {
+            Ok((_, got)) => Ok(Some(got)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(_) => Err(Gone),
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Gone> {
+        // No signal in a program that has not asked for one.
+        match rustix::net::send(self, bytes, SendFlags::NOSIGNAL) {
+            Ok(sent) => Ok(Some(sent)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(_) => Err(Gone),
+        }
+    }
+}
+
+/// The answer to what has come of a request, once its head is whole, or too long.
+fn answer_to(request: &[u8], snapshot: &impl Fn() -> Option<Metrics>) -> Option<Vec<u8>> {
+    let reply = match request.windows(4).any(|four| four == b"\r\n\r\n") {
+        true => reply_to(request, snapshot),
+        false if request.len() > REQUEST_BYTES_MAX => {
+            Reply::plain("431 Request Header Fields Too Large", "the request is too long\n")
+        }
+        false => return None,
+    };
+    let mut answer = reply.head;
+    if !request.starts_with(b"HEAD ") {
+        answer.extend_from_slice(&reply.body);
+    }
+    Some(answer)
 }
 
 struct Reply {
