@@ -129,6 +129,10 @@ const PADDING: &[Case<'_>] = &[
     ("dir", "-", "conv=noerror,sync,block cbs=8 count=2 bs=10"),
     ("dir", "-", "conv=noerror,sync count=2 status=none"),
     ("dir", "-", "iflag=directory"),
+    ("dir", "-", "iflag=direct"),
+    ("dir", "-", "iflag=directory,direct"),
+    ("dir", "-", "skip=1"),
+    ("dir", "old", "skip=3 bs=10 count=0"),
     ("/proc/self/mem", "-", "bs=512"),
     ("/proc/self/mem", "-", "bs=512 conv=noerror,sync count=4"),
     (

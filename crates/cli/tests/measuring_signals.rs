@@ -74,6 +74,29 @@ fn a_run_of_stress_tells_what_it_has() {
     }
 }
 
+/// `timeout` sends its signal to a process and to its group, and a terminal's Ctrl-C comes beside a shell's TERM: what comes within an instant
+/// asks no second time.
+#[test]
+fn two_signals_at_once_cost_no_figures() {
+    let place = with_file();
+    for line in [
+        "stress f --backend sync --mode kernel --runtime 900 --json",
+        "latency f --count 1000000000 --interval 0s --backend sync --json",
+    ] {
+        let child = start(&place, line);
+        until("it is at work", || calls(&child, "syscr:") > 2000);
+        let pid = Pid::from_child(&child);
+        // Stopped, it has both before it does anything.
+        for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
+            kill_process(pid, signal).unwrap();
+        }
+        let done = Done(child.wait_with_output().unwrap());
+        assert_eq!(done.0.status.signal(), None, "{}", done.errors());
+        assert!(matches!(done.status(), 130 | 143), "{}", done.errors());
+        figures(&done, "ended_early");
+    }
+}
+
 #[test]
 fn people_see_that_it_ended_early() {
     let place = with_file();

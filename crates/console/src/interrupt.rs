@@ -1,9 +1,10 @@
-//! SIGINT and SIGTERM of a command that measures: the first one ends the measuring, and what was measured until then is told. The second
-//! one ends the program at once, as if nobody heard it.
+//! SIGINT and SIGTERM of a command that measures: the first one ends the measuring, and what was measured until then is told. One that
+//! asks again ends the program at once, as if nobody heard it.
 //!
 //! Nothing is woken by it: whoever measures looks ([`came`]) whenever something has ended.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,7 +13,9 @@ use baio_process::signals::is_ignored;
 use serde::{Serialize, Serializer};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
+use crate::end_by::{Asked, end_by};
 use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 
@@ -67,14 +70,34 @@ impl fmt::Display for Interrupt {
 /// # Errors
 /// The system has no handler for them.
 pub fn hear(operation: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::from_io(operation, &error).on("signals");
     let came = CAME.get_or_init(Arc::default);
+    let heard: Vec<_> = [SIGINT, SIGTERM]
+        .into_iter()
+        .filter(|&signal| !is_ignored(signal))
+        .collect();
+    let mut signals = Signals::new(&heard).map_err(failed)?;
+    let note = Arc::clone(came);
+    let listen = move || {
+        let mut asked = Asked::default();
+        for signal in signals.forever() {
+            if asked.is_again() {
+                end_by(signal);
+            }
+            let _ = note.compare_exchange(0, signal as usize, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    };
+    if baio_process::thread::named("signals").start(listen).is_ok() {
+        return Ok(());
+    }
+    // Where no thread can be had: the second one ends the program however soon it comes.
     let again = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal)) {
+    for signal in heard {
         // In this order: the first one passes by a flag that is not set yet.
         flag::register_conditional_default(signal, Arc::clone(&again))
             .and_then(|_| flag::register(signal, Arc::clone(&again)))
             .and_then(|_| flag::register_usize(signal, Arc::clone(came), signal as usize))
-            .map_err(|error| Failure::from_io(operation, &error).on("signals"))?;
+            .map_err(failed)?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@
 //! | [`printable`] | text that is safe to show |
 //! | [`diagnostics`] | the one way to standard error |
 //! | [`interrupt`] | SIGINT and SIGTERM of a command that measures |
+//! | [`end_by`] | the end by a signal that was heard, and when one asks again |
 //! | [`terminal`] | whether somebody looks at standard error, and in colour |
 //! | [`progress`] | how far a long command has come, and the time left |
 //! | [`exit_status`] | what the parent process is told |
@@ -30,6 +31,7 @@ pub mod device;
 pub mod diagnostics;
 pub mod drop_ins;
 pub mod duration;
+pub mod end_by;
 pub mod exit_status;
 pub mod failure;
 pub mod interrupt;

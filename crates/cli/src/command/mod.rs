@@ -22,7 +22,6 @@
 //! | `making.rs` | a change of a segment that takes long, and how far it has come |
 //! | `served.rs` | how commands reach what a broker serves |
 //! | `shown.rs` | how volumes and segments are shown |
-//! | `end_by.rs` | the end by a signal that was heard |
 //! | `exposed.rs` | who else may open a volume's file |
 //!
 //! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
@@ -34,7 +33,6 @@ pub(crate) mod dd;
 pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod doctor;
-mod end_by;
 mod exposed;
 pub(crate) mod format;
 pub(crate) mod freeze;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use baio_console::end_by::Asked;
 use baio_console::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -64,10 +65,12 @@ pub(crate) fn refuse() -> Result<(), Failure> {
 pub(crate) fn watch() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     baio_process::thread::named("signals").start(move || {
+        let mut asked = Asked::default();
         for signal in signals.forever() {
-            if CAME.swap(signal, Ordering::Relaxed) != 0 {
+            if asked.is_again() {
                 std::process::exit(128 + signal);
             }
+            let _ = CAME.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
             for group in running().iter() {
                 end(*group);
             }

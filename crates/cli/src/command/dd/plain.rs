@@ -135,9 +135,13 @@ pub(super) fn open_input(path: &Path, begin: Begin<'_>) -> Result<Plain, Failure
     let mut only = OpenOptions::new();
     only.read(true).custom_flags(kernel_flags(flags));
     if path.is_dir() {
+        if flags.direct == Direct::Yes {
+            // Most file systems refuse that of a directory.
+            only.custom_flags(kernel_flags(flags) | bits(OFlags::DIRECT));
+        }
         let opened = only.open(path).map_err(|error| unopened(begin.typed, &error));
         return opened
-            .map_err(|error| refused(begin.typed, error))
+            .map_err(|error| unopened_as(begin, error))
             .and_then(|_| directory(begin.typed));
     }
     let opened = if is_stream(path) && flags.direct == Direct::No {

@@ -13,7 +13,7 @@ use baio_engine::Doorbell;
 use baio_process::signals::is_ignored;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 
-use crate::command::end_by::{end_by, end_by_if};
+use baio_console::end_by::{end_by, end_by_if};
 
 /// What has been heard.
 #[derive(Clone, Default)]

@@ -27,6 +27,8 @@ impl Job<'_> {
         let skip = operands.skip_bytes();
         input.must_reach("skip")?;
         let complete = match input.flow {
+            // In a directory any offset can be sought; it is the reads that fail.
+            _ if input.unreadable.is_some() => true,
             // Standard input may stand behind its end, or have a size that says nothing: only what was asked for can fail.
             Flow::Anywhere => skip == 0 || input.kind() == EndKind::Device || input.origin <= input.size,
             Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,

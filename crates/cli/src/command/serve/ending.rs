@@ -4,12 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use baio_broker::host::{Ruler, Stop};
+use baio_console::end_by::{Asked, end_by};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::notify::Manager;
 use super::{grants, say};
-use crate::command::end_by::end_by;
 
 /// SIGHUP ends nothing from here on; the others still end the process.
 ///
@@ -33,7 +33,7 @@ pub(super) fn on_signals(
     handle.add_signal(SIGTERM)?;
     handle.add_signal(SIGINT)?;
     let hear = move || {
-        let mut is_ending = false;
+        let (mut asked, mut is_ending) = (Asked::default(), false);
         for signal in signals.forever() {
             match signal {
                 SIGHUP => {
@@ -41,7 +41,8 @@ pub(super) fn on_signals(
                         reread(path, ruler);
                     }
                 }
-                _ if is_ending => end_by(signal),
+                _ if asked.is_again() => end_by(signal),
+                _ if is_ending => {}
                 _ => {
                     is_ending = true;
                     let _ = manager.tell("STOPPING=1");

@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::rates::{HEADINGS, Look, View};
 use super::{INTERVAL, Watched};
-use crate::command::end_by::end_by;
+use baio_console::end_by::end_by;
 
 /// So often keys and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
