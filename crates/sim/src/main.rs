@@ -47,6 +47,8 @@ enum Command {
     Nbd(command::nbd::Args),
     /// The real program on a block device that loses power, or whose reads fail
     Powercut(command::powercut::Args),
+    /// Logs and volumes that one kernel leaves, and another opens
+    Kept(command::kept::Args),
     /// Who works on that device, and is killed
     #[command(hide = true)]
     PowercutWorker(command::powercut::WorkerArgs),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Wal(args) => command::wal::run(&args),
         Command::Nbd(args) => command::nbd::run(&args),
         Command::Powercut(args) => command::powercut::run(&args),
+        Command::Kept(args) => command::kept::run(&args),
         Command::PowercutWorker(args) => command::powercut::work(&args),
         Command::Engine(args) => command::engine::run(&args),
     }

@@ -13,6 +13,7 @@ pub(crate) mod exhaustive;
 pub(crate) mod faults;
 pub(crate) mod format;
 pub(crate) mod images;
+pub(crate) mod kept;
 pub(crate) mod log;
 pub(crate) mod mutate;
 pub(crate) mod nbd;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::nbd::{Disk, LoopDevice, Mount, Server};
+use super::place::Place;
+use crate::nbd::{Disk, LoopDevice, Manner, Mount, Server};
 
 /// A round that takes longer hangs: most take a tenth of a second.
 const PATIENCE_SECONDS: u64 = 120;
@@ -80,33 +81,32 @@ impl Bench {
         Ok(())
     }
 
-    /// As after a start of the machine: the power is on, nothing fails, and nothing of the old mount is left.
-    ///
-    /// # Errors
-    /// It cannot be mounted.
-    pub fn restart(&mut self) -> Result<(), String> {
-        self.unmount();
-        self.disk.heal();
-        self.disk.power_on();
-        self.mount_anew()
-    }
-
     /// Whether it can be a block device here.
     pub fn has_block_device(&mut self) -> bool {
         LoopDevice::over(&self.dir.join("disk")).is_ok()
     }
+}
 
-    /// The device, or the file that stands for it.
-    #[must_use]
-    pub fn device(&self) -> PathBuf {
+impl Place for Bench {
+    fn device(&self) -> PathBuf {
         let device = self.block_device.as_ref().map(|device| device.path().to_owned());
         device.unwrap_or_else(|| self.dir.join("disk"))
     }
 
-    /// A file beside the device, on the host.
-    #[must_use]
-    pub fn beside(&self, name: &str) -> PathBuf {
+    fn beside(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+
+    fn lose_power(&mut self) {
+        self.disk.cut(Manner::Torn);
+    }
+
+    /// The power is on, nothing fails, and nothing of the old mount is left.
+    fn restart(&mut self) -> Result<(), String> {
+        self.unmount();
+        self.disk.heal();
+        self.disk.power_on();
+        self.mount_anew()
     }
 }
 

@@ -3,15 +3,21 @@
 //! | file | what it has |
 //! |---|---|
 //! | [`mod@bench`] | a folder with the device in it, served and mounted |
+//! | [`place`] | the device and the folder beside it, as a story sees them |
+//! | [`running`] | a worker in a process of its own |
 //! | [`rounds`] | somebody works, the power is cut, what is there is judged |
 //! | [`stories`] | who works on what, and what must be there |
 //! | [`worker`] | what every worker has |
 //! | [`registers`] | what was said of bytes and pairs, and what may be there because of it |
+//! | [`kept`] | devices that one kernel leaves, and another opens |
 //! | [`read_errors`] | log and volume are opened while reads fail |
 
 pub mod bench;
+pub mod kept;
+pub mod place;
 pub mod read_errors;
 pub mod registers;
 pub mod rounds;
+pub mod running;
 pub mod stories;
 pub mod worker;

@@ -5,6 +5,7 @@
 //! nothing fails, and everything acknowledged is there.
 
 use super::bench::{self, Bench};
+use super::place::Place;
 use crate::nbd::{Fault, Manner, What};
 use crate::random::Random;
 use baio::{

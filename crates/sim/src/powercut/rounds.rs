@@ -3,15 +3,11 @@
 //!
 //! Lives on a device that lies about flushes come last: a story that notices nothing there shows nothing.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
 use super::bench::{self, Bench};
+use super::place::Place;
+use super::running::Running;
 use super::stories::{self, PLAIN_LOST, Seen, Story};
 use super::worker::Failure;
 use crate::nbd::{Cut, Fault, Manner, What};
@@ -202,20 +198,13 @@ fn one_round(
     let failed_before = bench.disk.counts().failed;
     bench.disk.cut_at(Some(cut));
     fault.into_iter().for_each(|fault| bench.disk.fail(fault));
-    let mut child = start(bench, report.story, random.bits(), story.first())?;
-    let stdout = child.stdout.take().ok_or("a worker without an output")?;
-    let listener = thread::Builder::new()
-        .name("listener".into())
-        .spawn(move || BufReader::new(stdout).lines().collect::<Result<Vec<String>, _>>())?;
+    let mut running = Running::start(bench, report.story, random.bits(), story.first())?;
     let was_cut = bench.disk.wait_for_cut(patience);
-    let ended_before = if was_cut { None } else { child.try_wait()? };
+    let ended_before = if was_cut { None } else { running.ended()? };
     let errors = bench.disk.counts().failed - failed_before;
     bench.disk.cut(cut.manner);
-    let group = Pid::from_child(&child);
     // It may have ended by itself, when the power was gone.
-    let _ = kill_process_group(group, Signal::KILL);
-    child.wait()?;
-    let lines = listener.join().map_err(|_| "the listener's panic")??;
+    let lines = running.kill()?;
     if let Some(status) = ended_before.filter(|_| errors == 0) {
         let last = lines.last().map_or("", String::as_str);
         return Err(format!("nothing failed, and the worker ended ({status}): {last}").into());
@@ -262,18 +251,4 @@ fn failing(random: &mut Random) -> Option<Fault> {
         times: *random.pick(&[1, 3, u64::MAX]).unwrap_or(&1),
         ..Fault::all(what)
     })
-}
-
-fn start(bench: &Bench, name: &str, seed: u64, first: u64) -> Result<Child, Failure> {
-    let program = std::env::current_exe()?;
-    let child = Command::new(program)
-        .args(["powercut-worker", name])
-        .args([bench.device(), bench.beside("")])
-        .args([seed.to_string(), first.to_string()])
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    Ok(child)
 }

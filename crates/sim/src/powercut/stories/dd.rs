@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use baio::{CreateOptions, Format, Link, Remote};
 
 use super::{PLAIN_LOST, Seen, Story, count};
-use crate::powercut::bench::Bench;
+use crate::powercut::place::Place;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{Failure, Worker};
 use crate::random::Random;
@@ -106,10 +106,10 @@ impl DdStory {
 }
 
 impl Story for DdStory {
-    fn prepare(&mut self, bench: &Bench, random: &mut Random) -> Result<(), Failure> {
+    fn prepare(&mut self, place: &dyn Place, random: &mut Random) -> Result<(), Failure> {
         program()?;
         self.in_segments = random.percent(50);
-        let mark = bench.beside("in-segments");
+        let mark = place.beside("in-segments");
         let _ = std::fs::remove_file(&mark);
         if !self.in_segments {
             return Ok(());
@@ -119,14 +119,18 @@ impl Story for DdStory {
             force: true,
             ..Format::default()
         };
-        baio::format(bench.device(), &format)?;
-        let link = Remote::open(bench.device())?;
+        baio::format(place.device(), &format)?;
+        let link = Remote::open(place.device())?;
         for place in 0..PLACES {
             link.create_segment(&name(place), &CreateOptions::of_size(PLACE_BYTES))
                 .wait()?;
         }
         link.close()?;
         Ok(())
+    }
+
+    fn resume(&mut self, place: &dyn Place) {
+        self.in_segments = place.beside("in-segments").exists();
     }
 
     fn first(&self) -> u64 {
@@ -138,9 +142,10 @@ impl Story for DdStory {
         known.ok_or_else(|| format!("a line that says nothing: {line}").into())
     }
 
-    fn judge(&mut self, bench: &mut Bench, _: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
+    fn judge(&mut self, place: &mut dyn Place, _: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
+        let device = place.device();
         for place in 0..PLACES {
-            let bytes = self.read(&bench.device(), place)?;
+            let bytes = self.read(&device, place)?;
             count(seen, "sectors", (bytes.len() / SECTOR) as u64);
             for (position, sector) in (0..).zip(bytes.chunks(SECTOR)) {
                 let content = stamp::read(sector);

@@ -10,7 +10,7 @@
 use baio::{Access, CreateOptions, Errno, File, Format, Link, Log, LogOptions, Lsn, Remote};
 
 use super::{PLAIN_LOST, Seen, Story, count};
-use crate::powercut::bench::Bench;
+use crate::powercut::place::Place;
 use crate::powercut::worker::{self, Failure, Worker};
 use crate::random::Random;
 
@@ -131,11 +131,11 @@ fn make_room(worker: &Worker, log: &Log<Remote>, records: &[&[u8]]) -> Result<()
 }
 
 impl Story for LogStory {
-    fn prepare(&mut self, bench: &Bench, random: &mut Random) -> Result<(), Failure> {
+    fn prepare(&mut self, place: &dyn Place, random: &mut Random) -> Result<(), Failure> {
         self.in_segment = random.percent(50);
-        let mark = bench.beside("in-segment");
+        let mark = place.beside("in-segment");
         let _ = std::fs::remove_file(&mark);
-        let path = bench.device();
+        let path = place.device();
         let (link, log) = if self.in_segment {
             std::fs::write(&mark, [])?;
             baio::format(
@@ -162,6 +162,10 @@ impl Story for LogStory {
         drop(log);
         link.close()?;
         Ok(())
+    }
+
+    fn resume(&mut self, place: &dyn Place) {
+        self.in_segment = place.beside("in-segment").exists();
     }
 
     fn first(&self) -> u64 {
@@ -198,8 +202,8 @@ impl Story for LogStory {
         Ok(())
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
-        let log = open(&bench.device(), self.in_segment, random)?;
+    fn judge(&mut self, place: &mut dyn Place, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
+        let log = open(&place.device(), self.in_segment, random)?;
         let mut found = Vec::new();
         let mut records = log.records(log.head_lsn());
         while let Some(record) = records.next_record().wait()? {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::bench::Bench;
+use super::place::Place;
 use super::worker::{Failure, Worker};
 use crate::random::Random;
 
@@ -28,7 +28,10 @@ pub trait Story {
     ///
     /// # Errors
     /// It cannot be made.
-    fn prepare(&mut self, bench: &Bench, random: &mut Random) -> Result<(), Failure>;
+    fn prepare(&mut self, place: &dyn Place, random: &mut Random) -> Result<(), Failure>;
+
+    /// Goes on with a device that another process has prepared.
+    fn resume(&mut self, _place: &dyn Place) {}
 
     /// The next worker has numbers from here on.
     fn first(&self) -> u64;
@@ -43,7 +46,7 @@ pub trait Story {
     ///
     /// # Errors
     /// A promise is broken.
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure>;
+    fn judge(&mut self, place: &mut dyn Place, random: &mut Random, seen: &mut Seen) -> Result<(), Failure>;
 }
 
 /// Makes a story.

@@ -8,7 +8,7 @@ use std::thread;
 use baio::{Access, CreateOptions, Format, Link, Options, Remote, Segment};
 
 use super::{PLAIN_LOST, Seen, Story, count};
-use crate::powercut::bench::Bench;
+use crate::powercut::place::Place;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{self, Failure, Worker};
 use crate::random::Random;
@@ -29,13 +29,13 @@ const KEYS: u64 = 40;
 const TWIN: u64 = 1 << 32;
 const TABLE: u64 = 1;
 
-fn format(bench: &Bench, segments: &[(&str, u64)]) -> Result<Remote, Failure> {
+fn format(place: &dyn Place, segments: &[(&str, u64)]) -> Result<Remote, Failure> {
     let format = Format {
         force: true,
         ..Format::default()
     };
-    baio::format(bench.device(), &format)?;
-    let link = Remote::open(bench.device())?;
+    baio::format(place.device(), &format)?;
+    let link = Remote::open(place.device())?;
     for (name, bytes) in segments {
         link.create_segment(name, &CreateOptions::of_size(*bytes)).wait()?;
     }
@@ -115,8 +115,8 @@ pub(super) fn work_on_kv(worker: &Worker) -> Result<(), Failure> {
 pub(super) struct KvStory(Table);
 
 impl Story for KvStory {
-    fn prepare(&mut self, bench: &Bench, _: &mut Random) -> Result<(), Failure> {
-        let link = format(bench, &[("kv", 2 << 20)])?;
+    fn prepare(&mut self, place: &dyn Place, _: &mut Random) -> Result<(), Failure> {
+        let link = format(place, &[("kv", 2 << 20)])?;
         drop(Store::open(&open(&link, "kv")?)?);
         link.close()?;
         Ok(())
@@ -130,8 +130,8 @@ impl Story for KvStory {
         self.0.hear(line)
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
-        let link = Remote::open_with(bench.device(), &worker::options(random))?;
+    fn judge(&mut self, place: &mut dyn Place, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
+        let link = Remote::open_with(place.device(), &worker::options(random))?;
         let store = Store::open(&open(&link, "kv")?)?;
         for key in self.0.keys.clone() {
             let value = store.get(&key.to_le_bytes()).unwrap_or_default();
@@ -185,10 +185,10 @@ pub(super) fn work_on_btree(worker: &Worker) -> Result<(), Failure> {
 pub(super) struct BtreeStory(Table);
 
 impl Story for BtreeStory {
-    fn prepare(&mut self, bench: &Bench, _: &mut Random) -> Result<(), Failure> {
-        format(bench, &[("tree", 8 << 20), ("log", 2 << 20)])?.close()?;
+    fn prepare(&mut self, place: &dyn Place, _: &mut Random) -> Result<(), Failure> {
+        format(place, &[("tree", 8 << 20), ("log", 2 << 20)])?.close()?;
         // The example makes its log when it finds none.
-        let link = Remote::open_with(bench.device(), &Options::default().with_cache(1 << 20))?;
+        let link = Remote::open_with(place.device(), &Options::default().with_cache(1 << 20))?;
         drop(tree(&link)?);
         link.close()?;
         Ok(())
@@ -202,8 +202,8 @@ impl Story for BtreeStory {
         self.0.hear(line)
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
-        let link = Remote::open_with(bench.device(), &options(random))?;
+    fn judge(&mut self, place: &mut dyn Place, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
+        let link = Remote::open_with(place.device(), &options(random))?;
         let tree = tree(&link)?;
         for key in self.0.keys.clone() {
             let [value, twin] = [key, key + TWIN].map(|key| link.block_on(tree.get(key)));

@@ -17,7 +17,7 @@ use std::thread;
 use baio::{Access, CreateOptions, Durability, Errno, Format, Link, Mode, Options, Remote, ResizeOptions, Segment};
 
 use super::{PLAIN_LOST, Seen, Story, count};
-use crate::powercut::bench::Bench;
+use crate::powercut::place::Place;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{self, Failure, Worker};
 use crate::random::Random;
@@ -497,8 +497,8 @@ fn format(path: &Path) -> Result<(), Failure> {
 }
 
 impl Story for SegmentsStory {
-    fn prepare(&mut self, bench: &Bench, _: &mut Random) -> Result<(), Failure> {
-        format(&bench.device())
+    fn prepare(&mut self, place: &dyn Place, _: &mut Random) -> Result<(), Failure> {
+        format(&place.device())
     }
 
     fn first(&self) -> u64 {
@@ -536,16 +536,16 @@ impl Story for SegmentsStory {
         Ok(())
     }
 
-    fn judge(&mut self, bench: &mut Bench, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
-        let link = Remote::open_with(bench.device(), &options(&self.mix, random))?;
+    fn judge(&mut self, place: &mut dyn Place, random: &mut Random, seen: &mut Seen) -> Result<(), Failure> {
+        let link = Remote::open_with(place.device(), &options(&self.mix, random))?;
         self.look(&link, seen)?;
         // Every second time the next worker finds a volume that nobody closed.
         if random.percent(50) {
             link.close()?;
         } else {
-            bench.disk.cut(crate::nbd::Manner::Torn);
+            place.lose_power();
             drop(link);
-            bench.restart()?;
+            place.restart()?;
         }
         Ok(())
     }
