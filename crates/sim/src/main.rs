@@ -49,6 +49,8 @@ enum Command {
     Powercut(command::powercut::Args),
     /// Logs and volumes that one kernel leaves, and another opens
     Kept(command::kept::Args),
+    /// Stories on devices of device-mapper, scsi_debug, null_blk and nbd, to which something happens
+    Devices(command::devices::Args),
     /// Who works on that device, and is killed
     #[command(hide = true)]
     PowercutWorker(command::powercut::WorkerArgs),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Nbd(args) => command::nbd::run(&args),
         Command::Powercut(args) => command::powercut::run(&args),
         Command::Kept(args) => command::kept::run(&args),
+        Command::Devices(args) => command::devices::run(&args),
         Command::PowercutWorker(args) => command::powercut::work(&args),
         Command::Engine(args) => command::engine::run(&args),
     }

@@ -7,6 +7,7 @@ use baio_sim::report::Report;
 use baio_sim::trials::{self, Trials, Until};
 
 pub(crate) mod crash;
+pub(crate) mod devices;
 pub(crate) mod each_request;
 pub(crate) mod engine;
 pub(crate) mod exhaustive;

@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use baio::{Backend, Config, Options};
 
+use super::marks::Marks;
+use super::real;
 use crate::random::Random;
 
 /// What goes wrong in a worker, or where its work is judged.
@@ -32,14 +35,18 @@ pub struct Worker {
     /// What it was told.
     pub task: Task,
     next: AtomicU64,
+    /// How many lines were said, and who marks them in the record of the device, if it has one.
+    said: Mutex<(u64, Option<Marks>)>,
 }
 
 impl Worker {
     /// One with this task.
     #[must_use]
     pub fn new(task: Task) -> Worker {
+        let name = std::fs::read_to_string(task.beside.join(real::log_writes::MARKS)).ok();
         Worker {
             next: AtomicU64::new(task.first),
+            said: Mutex::new((0, name.and_then(|name| Marks::new(&name).ok()))),
             task,
         }
     }
@@ -55,10 +62,16 @@ impl Worker {
         Random::from(&[self.task.seed, thread, 0x776f_726b])
     }
 
-    /// Says a line. It has left this process when this returns.
+    /// Says a line. It has left this process when this returns, and is marked in the record of the device.
     pub fn say(&self, line: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody listens any more: this process is about to be killed.
         let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
+        said.0 += 1;
+        if let (count, Some(marks)) = &*said {
+            // The device is gone: its record has ended.
+            let _ = marks.put(*count);
+        }
     }
 
     /// Says that a write is about to begin, and gives its number.
