@@ -39,6 +39,7 @@ reason() { # line
     fi
     case $line in
     *" /dev/loop0 "*) echo "it needs a loop device" ;;
+    *" if=/dev/bad "*) echo "it needs a device whose reads fail" ;;
     *"/mnt/disk"*) echo "it needs a disk mounted there" ;;
     "baio report --only service --json") echo "it measures for minutes" ;;
     *"mutants/Cargo.toml"*) echo "it takes hours" ;;
