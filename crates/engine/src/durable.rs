@@ -21,13 +21,14 @@ impl DurableBy {
 
 /// The number of ext2, ext3 and ext4.
 pub(crate) const EXT: i64 = 0xef53;
+pub(crate) const XFS: i64 = 0x5846_5342;
 
 /// `f_type` of statfs(2) for file systems that keep the flag (`include/uapi/linux/magic.h`). Their direct writes, also the
 /// asynchronous ones, end behind `generic_write_sync` (fs/iomap/direct-io.c, fs/direct-io.c) or a flush of their own
 /// journal (bcachefs); their cached ones call it themselves.
 const KEEPS_THE_FLAG: [i64; 5] = [
-    EXT,         // ext2, ext3, ext4
-    0x5846_5342, // xfs
+    EXT, // ext2, ext3, ext4
+    XFS,
     0x9123_683e, // btrfs
     0xf2f5_2010, // f2fs
     0xca45_1a4e, // bcachefs

@@ -137,3 +137,22 @@ fn the_page_tells_every_line() {
     let table = format!("{begins}{}\n", lines.collect::<String>());
     assert!(page.contains(&table), "docs/engine.md lacks this table:\n{table}");
 }
+
+/// The blocks of a log follow from it: one that was made where the kernel tells opens where it does not.
+#[test]
+fn a_file_has_the_limits_of_its_device_where_the_kernel_does_not_tell() {
+    let test = "a_file_has_the_limits_of_its_device_where_the_kernel_does_not_tell";
+    if !is_on("direct_limits", test) {
+        return;
+    }
+    let temporary = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let flags = rustix::fs::StatxFlags::DIOALIGN;
+    let told = rustix::fs::statx(&temporary, c"", rustix::fs::AtFlags::EMPTY_PATH, flags).unwrap();
+    let kind = rustix::fs::fstatfs(&temporary).unwrap().f_type;
+    if !matches!(kind, 0xef53 | 0x5846_5342) || told.stx_dio_offset_align == 0 {
+        println!("SKIPPED: {test}: needs ext4 or XFS below, and a kernel that tells");
+        return;
+    }
+    let file = File::from_fd(temporary.into(), "a file").unwrap();
+    assert_eq!(file.direct_limits().offset, told.stx_dio_offset_align);
+}

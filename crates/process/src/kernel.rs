@@ -91,7 +91,7 @@ table! {
     DirectLimits = "direct_limits", "6.1",
         "what direct I/O on a file must be aligned to (`STATX_DIOALIGN`)",
         "statx(2) of each file that is opened",
-        "of a device its sectors (`BLKSSZGET`), of a file 4096 bytes";
+        "the sectors of a device (`BLKSSZGET`), or of the one below a file of ext4 or XFS (sysfs); of other files 4096 bytes";
     NoexecSeal = "noexec_seal", "6.3",
         "memory that is shared can never be executed (`MFD_NOEXEC_SEAL`)",
         "asked for when it is made",

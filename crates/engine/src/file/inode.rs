@@ -94,18 +94,31 @@ impl Inode {
     /// What sysfs tells of the queue below (Documentation/ABI/stable/sysfs-block: `write_cache`, `fua`). Where there is no such
     /// device, as for btrfs, it is taken for one that must.
     pub(super) fn flushes(&self) -> bool {
+        let Some(cache) = self.of_queue("write_cache") else {
+            return true;
+        };
+        let takes_fua = || self.of_queue("fua").is_some_and(|fua| fua.trim_ascii() == b"1");
+        cache.trim_ascii() != b"write through" && !takes_fua()
+    }
+
+    /// What sysfs tells of the queue of the device, or of the one below a file.
+    fn of_queue(&self, what: &str) -> Option<Vec<u8>> {
         let number = match self.identity {
             (DEVICES, device) | (device, _) => device,
         };
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         // A partition's queue is its disk's.
-        let queue = ["queue", "../queue"].iter().find_map(|queue| {
-            let queue = format!("/sys/dev/block/{major}:{minor}/{queue}");
-            Some((std::fs::read(format!("{queue}/write_cache")).ok()?, queue))
-        });
-        let Some((cache, queue)) = queue else { return true };
-        let takes_fua = || std::fs::read(format!("{queue}/fua")).is_ok_and(|fua| fua.trim_ascii() == b"1");
-        cache.trim_ascii() != b"write through" && !takes_fua()
+        let mut queues = ["queue", "../queue"].into_iter();
+        queues.find_map(|queue| std::fs::read(format!("/sys/dev/block/{major}:{minor}/{queue}/{what}")).ok())
+    }
+
+    /// The sectors of the device below, for file systems that ask of direct I/O what the device asks, and no more.
+    fn sectors_below(&self) -> Option<u32> {
+        if !matches!(self.file_system, Some(durable::EXT | durable::XFS)) {
+            return None;
+        }
+        let told = self.of_queue("logical_block_size")?;
+        std::str::from_utf8(&told).ok()?.trim().parse().ok()
     }
 
     /// Only a file system that cannot have a file so long says no: lseek(2) refuses a place behind its longest file. Nobody uses the position of a
@@ -136,7 +149,8 @@ impl Device for Inode {
         }
     }
 
-    /// Asks statx, then the device; else assumes what fits everything.
+    /// Asks statx, then the device itself or the one below; else assumes what fits everything. So a log has the same blocks on
+    /// every kernel.
     fn direct_limits(&self) -> DirectLimits {
         let Some(fd) = self.direct.as_ref().or(self.kernel.as_ref()) else {
             return DirectLimits::SAFE;
@@ -153,8 +167,12 @@ impl Device for Inode {
                 offset: told.offset,
             };
         }
-        match (self.kind, sys::device_sector_size(fd.as_fd())) {
-            (Kind::Block, Ok(sector)) if sector.is_power_of_two() => DirectLimits {
+        let sectors = match self.kind {
+            Kind::Block => sys::device_sector_size(fd.as_fd()).ok(),
+            _ => self.sectors_below(),
+        };
+        match sectors {
+            Some(sector) if sector.is_power_of_two() => DirectLimits {
                 memory: sector,
                 offset: sector,
             },
