@@ -17,10 +17,12 @@
 //!
 //! [`Slots::transition`] is the one place where a state changes.
 
+mod moments;
 mod route;
 mod streams;
 mod work;
 
+pub(crate) use moments::Ended;
 pub(crate) use route::By;
 pub use work::Work;
 

@@ -57,3 +57,24 @@ fn a_stale_id_finds_nothing_however_often_its_slot_was_used_since() {
     slots.insert(request(), 1).unwrap();
     assert!(slots.get(old).is_none());
 }
+
+#[test]
+fn timers_that_end_together_end_in_their_order() {
+    let mut slots = Slots::new(8);
+    let mut ended: Vec<(RequestId, i32)> = [5, 3, 9, 3]
+        .into_iter()
+        .enumerate()
+        .map(|(sequence, at)| {
+            let timer = Request::bare(Op::Timer { at: Time(at) }, None, Policy::direct());
+            (slots.insert(timer, sequence as u64).unwrap(), -libc::ETIME)
+        })
+        .collect();
+    let cancelled = slots.insert(request(), 9).unwrap();
+    ended.insert(1, (cancelled, -libc::ECANCELED));
+    let [five, _, three, nine, also_three] = ended[..] else {
+        panic!()
+    };
+    let expected = [three, ended[1], also_three, five, nine];
+    slots.in_the_order_of_time(&mut ended, &mut Vec::new());
+    assert_eq!(ended, expected);
+}

@@ -37,12 +37,13 @@ use baio_process::kernel::{self, Feature};
 use io_uring::types::{self, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
+use crate::Config;
 use crate::affinity::Affinity;
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
 use crate::memory::Arena;
 use crate::request::{Op, RequestId, Wait};
-use crate::slot::{Slots, State};
+use crate::slot::{Ended, Slots, State};
 use crate::sys::{self, Action};
 
 use beside::Beside;
@@ -56,6 +57,12 @@ pub(crate) const NAME: &str = "uring";
 /// Completions of our own housekeeping; no request has this generation and slot.
 const DOORBELL: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
+
+/// What the kernel calls a cancellation: its request, with this bit, which no slot's number has, and how often it has been sent.
+const CANCEL: u64 = 1 << 31;
+const SENT_ONCE: u64 = 1 << 24;
+const SENT: u64 = 0x7f * SENT_ONCE;
+const _: () = assert!(SENT_ONCE >= Config::SLOTS_MAX as u64);
 
 /// Files that can be registered at a time, two descriptions each.
 const FILES: u32 = 64;
@@ -78,6 +85,10 @@ pub(crate) struct Uring {
     knows: Knows,
     /// A request on a stream was started: see [`Ready`].
     streams: bool,
+    /// A timer was started.
+    has_timers: bool,
+    /// Those that have ended in one turn; kept for its room.
+    timers: Vec<Ended>,
     registered_files: Option<Box<[bool]>>,
     /// Places in it of files that have been detached while entries that the kernel has yet to take may name them.
     leaving: Vec<u32>,
@@ -91,8 +102,8 @@ pub(crate) struct Uring {
     rang_outside: bool,
     /// Where this kernel cannot truncate, who does.
     beside: Option<Beside>,
-    /// Cancellations that the queue had no room for.
-    unsent: Vec<RequestId>,
+    /// Cancellations that the queue had no room for, or that came too early: what the kernel calls them.
+    unsent: Vec<u64>,
     /// What the kernel is made to say to every entry, and how often it has been entered then.
     #[cfg(test)]
     refused: Option<(Errno, u32)>,
@@ -139,6 +150,8 @@ impl Uring {
             ready,
             knows,
             streams: false,
+            has_timers: false,
+            timers: Vec::new(),
             registered_files: None,
             leaving: Vec::new(),
             arena_refused: None,
@@ -213,6 +226,7 @@ impl Uring {
             }
             slots.transition(id, State::Running);
             self.streams = self.streams || slots.is_stream(id);
+            self.has_timers = self.has_timers || matches!(iteration.action, Action::Timer { .. });
         }
         queue.len()
     }
@@ -272,17 +286,20 @@ impl Uring {
         }
     }
 
-    /// Sends the cancellations that there was no room for.
-    fn send_unsent(&mut self) {
-        for id in std::mem::take(&mut self.unsent) {
-            self.send_cancel(id);
+    /// Sends the cancellations that there was no room for, and those of streams that came too early.
+    fn send_unsent(&mut self, slots: &Slots) {
+        for name in std::mem::take(&mut self.unsent) {
+            if slots.is_running(slots.named(name & !(CANCEL | SENT))) {
+                self.send_cancel(name);
+            }
         }
     }
 
-    fn send_cancel(&mut self, id: RequestId) {
-        let entry = opcode::AsyncCancel::new(id.to_bits()).build().user_data(IGNORED);
+    fn send_cancel(&mut self, name: u64) {
+        let whose = name & !(CANCEL | SENT);
+        let entry = opcode::AsyncCancel::new(whose).build().user_data(name + SENT_ONCE);
         if self.push(&entry).is_err() {
-            self.unsent.push(id);
+            self.unsent.push(name);
         }
     }
 
@@ -300,10 +317,19 @@ impl Uring {
 
     fn reap(&mut self, slots: &Slots, done: &mut Done) {
         let mut rang = false;
+        let before = done.raw.len();
         for entry in self.ring.completion() {
             match cqueue::Entry::user_data(&entry) {
                 DOORBELL => rang = true,
                 IGNORED => {}
+                name if name & CANCEL != 0 => {
+                    // The kernel may be about to poll a stream, or to leave the request to a worker, and finds it in neither place. A
+                    // request at a disk is in none until it ends.
+                    let is_early = entry.result() == -libc::ENOENT && name & SENT < SENT;
+                    if is_early && slots.is_stream(slots.named(name & !(CANCEL | SENT))) {
+                        self.unsent.push(name);
+                    }
+                }
                 bits => {
                     let raw = entry.result();
                     let beside = self.beside.as_mut();
@@ -311,6 +337,9 @@ impl Uring {
                     done.raw.push((slots.named(bits), raw));
                 }
             }
+        }
+        if self.has_timers && done.raw.len() > before + 1 {
+            slots.in_the_order_of_time(&mut done.raw[before..], &mut self.timers);
         }
         if rang {
             self.doorbell_watched = false;
@@ -360,7 +389,7 @@ impl Backend for Uring {
 
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         if !self.unsent.is_empty() {
-            self.send_unsent();
+            self.send_unsent(slots);
         }
         let Wait::Until { count, deadline, .. } = wait else {
             if self.must_enter() {
@@ -396,7 +425,7 @@ impl Backend for Uring {
         if self.beside.as_ref().is_some_and(|beside| beside.has(id)) {
             return; // It is on its way, and cannot be called back.
         }
-        self.send_cancel(id);
+        self.send_cancel(id.to_bits() | CANCEL);
     }
 
     fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
