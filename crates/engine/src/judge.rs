@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use baio_process::kernel::{self, Feature};
+
+use crate::device::Kind;
 use crate::error::{Errno, Error};
 use crate::request::Op;
 use crate::slot::{Filled, Slot};
@@ -46,6 +49,9 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     if matches!(slot.op, Op::Read { .. }) && raw >= 0 && slot.is_at_work() {
         // Most of all that ends: there is nothing to be made durable, and no report to be taken.
         (slot.refusals, slot.orphaned) = (0, 0);
+        if raw == 0 && is_behind_the_end(slot) == Some(false) {
+            return Next::End(Err(Error::System(Errno::EAGAIN)));
+        }
         return judge_bytes(slot, raw as usize);
     }
     if slot.rests_until.take().is_some() && (raw >= 0 || raw == -libc::ETIME) {
@@ -58,8 +64,20 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
             Next::End(failed.map_or(Ok(slot.done as u32), Err))
         }
         Next::End(Ok(_)) if !slot.is_sync() && slot.needs_a_sync() => Next::Sync,
+        Next::Again if slot.looks.is_some() && !slot.is_ready() => Next::End(Err(Error::System(Errno::EAGAIN))),
         next => next,
     }
+}
+
+/// Of a read of a file that shall not wait, where its result cannot tell: Linux 5.9 and 5.10 say 0 for what the page cache has not, and
+/// `EAGAIN` at the end of a file.
+fn is_behind_the_end(slot: &Slot) -> Option<bool> {
+    let Op::Read { offset: Some(offset) } = slot.op else {
+        return None;
+    };
+    let file = slot.file.as_ref().filter(|file| file.kind() == Kind::Regular);
+    let size = file.filter(|_| !slot.may_wait())?.size().ok()?;
+    Some(offset + slot.resumed_at as u64 >= size)
 }
 
 fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
@@ -82,6 +100,15 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
             slot.awaits_readiness = slot.waits_for_a_stream();
             slot.refusals = slot.refusals.saturating_add(1);
             rest(slot).map_or(Next::Again, Next::AgainAfter)
+        }
+        Errno::EAGAIN if is_behind_the_end(slot) == Some(true) => Next::End(Ok(slot.done as u32)),
+        Errno::EOPNOTSUPP if slot.looks.is_none() && !slot.policy.patience.may_wait() => {
+            slot.looks = slot.refuses_nowait();
+            if slot.looks.is_none() {
+                return Next::End(Err(Error::System(Errno::EOPNOTSUPP)));
+            }
+            kernel::has(Feature::NowaitStreams, false);
+            Next::Again
         }
         Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
         // A timer that fires says so by this.

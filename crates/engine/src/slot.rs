@@ -24,6 +24,7 @@ mod work;
 
 pub(crate) use moments::Ended;
 pub(crate) use route::By;
+pub(crate) use streams::{Looks, first_part, ready};
 pub use work::Work;
 
 use crate::device::{DurableBy, Kind};
@@ -88,6 +89,8 @@ pub(crate) struct Slot {
     pub(crate) refusals: u16,
     /// How often the kernel has told it `EFAULT`, in an engine that any thread may use.
     pub(crate) orphaned: u8,
+    /// Its stream has refused to be told that it shall not wait: the engine looks before each iteration.
+    pub(crate) looks: Option<Looks>,
     /// The next iteration, or the running one, is a pause until then.
     pub(crate) rests_until: Option<Time>,
     /// What it asked for is done, and what runs now is the sync that makes it durable.
@@ -161,6 +164,7 @@ impl Slots {
             awaits_readiness: false,
             refusals: 0,
             orphaned: 0,
+            looks: None,
             rests_until: None,
             is_syncing: false,
             failures: 0,
@@ -215,7 +219,7 @@ impl Slots {
         slot.cancelled = false;
         slot.awaits_readiness = false;
         (slot.refusals, slot.orphaned) = (0, 0);
-        slot.rests_until = None;
+        (slot.rests_until, slot.looks) = (None, None);
         slot.is_syncing = false;
         slot.window = Filled::default();
         (slot.route, slot.runs_at) = (By::PRIMARY, By::PRIMARY);
@@ -443,7 +447,7 @@ impl Slot {
     }
 
     /// The readiness that an iteration of this kind waits for (poll(2)).
-    fn readiness(&self) -> u32 {
+    pub(crate) fn readiness(&self) -> u32 {
         let events = match self.op {
             Op::Write { .. } | Op::Send { .. } | Op::Transfer { .. } => libc::POLLOUT,
             _ => libc::POLLIN,
@@ -502,6 +506,15 @@ impl Slot {
             Op::Event | Op::Sync | Op::Fence => Action::Poll { events: 0 },
         };
         let flags = sys::rw_flags(caching, self.flag(), self.policy.patience);
+        let flags = match (action, self.looks) {
+            (Action::Read { offset: -1, .. } | Action::Write { offset: -1, .. }, Some(looks)) => {
+                return streams::of_what_is_ready(looks, action, fd);
+            }
+            (Action::Read { offset: -1, .. } | Action::Write { offset: -1, .. }, None) => {
+                sys::as_streams_know_it(flags)
+            }
+            _ => flags,
+        };
         Iteration { action, fd, flags }
     }
 

@@ -7,6 +7,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use baio_process::kernel::{self, Feature};
+
 use crate::error::Errno;
 use crate::memory::Window;
 use crate::policy::{Caching, Durability, Patience, Space, Time};
@@ -79,6 +81,15 @@ pub(crate) fn rw_flags(caching: Caching, durability: Durability, patience: Patie
         flags |= libc::RWF_NOWAIT;
     }
     flags
+}
+
+/// A flag that no kernel knows: it says `EOPNOTSUPP` to a read or write with it, as to `RWF_NOWAIT` where that is not known.
+const UNKNOWN: i32 = 1 << 30;
+
+/// The same flags for a pipe or socket, of which older kernels do not know that they shall not wait.
+pub(crate) fn as_streams_know_it(flags: i32) -> i32 {
+    let lacks = flags & libc::RWF_NOWAIT != 0 && kernel::is_taken_away(Feature::NowaitStreams);
+    if lacks { flags | UNKNOWN } else { flags }
 }
 
 pub(crate) fn allocate_mode(space: Space) -> i32 {

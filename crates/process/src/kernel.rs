@@ -96,6 +96,10 @@ table! {
         "memory that is shared can never be executed (`MFD_NOEXEC_SEAL`)",
         "asked for when it is made",
         "it is made without";
+    NowaitStreams = "nowait_streams", "6.4",
+        "pipes and sockets know `RWF_NOWAIT`",
+        "a read or write with it says `EOPNOTSUPP`",
+        "who will not wait is told by poll(2) first; what is ready is read, and written by pieces that fit (a socket: with `MSG_DONTWAIT`)";
     Cachestat = "cachestat", "6.5",
         "whether bytes are in the page cache (cachestat(2))",
         "the call",

@@ -1,10 +1,102 @@
 //! Iterations of what is received and sent, and of transfers.
 
+use std::os::fd::{BorrowedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+
 use super::Slot;
 use crate::memory::Window;
-use crate::sys::Action;
+use crate::sys::{Action, Fd, Iteration};
+
+/// What a stream is that knows no `RWF_NOWAIT`, on whose behalf the engine looks before each iteration whether it is ready. Who is
+/// overtaken between the look and the call waits after all: on a pipe, never on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// Writable is a pipe that has room for `PIPE_BUF` bytes.
+    Pipe,
+    /// Has a word of its own, `MSG_DONTWAIT`.
+    Socket,
+    Other,
+}
+
+/// The ready ones of `events`, and errors; 0 when there is none.
+#[allow(unsafe_code)]
+pub(crate) fn ready(fd: RawFd, events: u32) -> u32 {
+    // SAFETY: the slot of the request keeps the descriptor open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut one = [PollFd::new(&fd, PollFlags::from_bits_truncate(events as _))];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut one, Some(&now)) {
+        Ok(1..) => {
+            // Of either sign: that of the C library, by which Miri looks on, differs from the kernel's.
+            let told: u16 = one[0].revents().bits() as _;
+            u32::from(told)
+        }
+        _ => 0,
+    }
+}
+
+/// What does not wait on a stream that is ready.
+pub(super) fn of_what_is_ready(looks: Looks, action: Action, fd: Fd) -> Iteration {
+    let quiet = libc::MSG_DONTWAIT as u32;
+    let action = match (looks, action) {
+        (Looks::Socket, Action::Read { window, .. }) => Action::Receive {
+            window: first_part(window),
+            flags: quiet,
+        },
+        (Looks::Socket, Action::Write { window, .. }) => Action::Send {
+            window: first_part(window),
+            flags: quiet | libc::MSG_NOSIGNAL as u32,
+        },
+        (Looks::Pipe, Action::Write { window, offset }) => Action::Write {
+            window: first_part(window).at_most(libc::PIPE_BUF),
+            offset,
+        },
+        (_, other) => other,
+    };
+    Iteration { action, fd, flags: 0 }
+}
+
+/// Of a list its first part.
+#[allow(unsafe_code)]
+pub(crate) fn first_part(window: Window) -> Window {
+    match window {
+        // SAFETY: the slot keeps the list, which has so many parts.
+        Window::List { list, count: 1.. } => unsafe {
+            Window::Flat {
+                pointer: (*list).iov_base.cast(),
+                len: (*list).iov_len,
+            }
+        },
+        other => other,
+    }
+}
 
 impl Slot {
+    /// The stream that its next iteration reads or writes and that has refused `RWF_NOWAIT`: what it is.
+    #[allow(unsafe_code)]
+    pub(crate) fn refuses_nowait(&self) -> Option<Looks> {
+        let (file, caching) = self.subject()?;
+        let fd = file.raw_fd(caching).filter(|_| !file.has_offsets())?;
+        // SAFETY: the slot of the request keeps the descriptor open.
+        let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok()?;
+        Some(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo => Looks::Pipe,
+            FileType::Socket => Looks::Socket,
+            _ => Looks::Other,
+        })
+    }
+
+    /// Is there anything to be read now, or room?
+    pub(crate) fn is_ready(&self) -> bool {
+        let Some((file, caching)) = self.subject() else {
+            return true;
+        };
+        let fd = file.raw_fd(caching).filter(|_| !file.has_offsets());
+        fd.is_none_or(|fd| ready(fd, self.readiness()) != 0)
+    }
+
     /// A list goes by readv(2) and writev(2), which take no `MSG_*`; `validate` has seen to that.
     pub(super) fn receive(&mut self, skip: usize, flags: u32) -> Action {
         match self.memory.window(skip) {

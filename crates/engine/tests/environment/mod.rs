@@ -34,11 +34,17 @@ pub(crate) enum Environment {
     AioUsedUp,
     /// No ring and no events.
     RingForbiddenAndAioUsedUp,
+    /// What this kernel has more than Ubuntu 22.04's is taken away (`BAIO_KERNEL_LACKS`).
+    AsOn515,
+    /// Or more than Debian 12's.
+    AsOn61,
     /// Not an environment to test in: the process that has the events.
     HoldsEveryAioEvent,
 }
 
-pub(crate) const ALL: [Environment; 5] = [
+pub(crate) const ALL: [Environment; 7] = [
+    Environment::AsOn515,
+    Environment::AsOn61,
     Environment::RingForbidden,
     Environment::RingMissing,
     Environment::LittleLockedMemory,
@@ -54,6 +60,8 @@ impl Environment {
             Environment::LittleLockedMemory => "64 KiB of locked memory",
             Environment::AioUsedUp => "fs.aio-max-nr used up",
             Environment::RingForbiddenAndAioUsedUp => "io_uring forbidden and fs.aio-max-nr used up",
+            Environment::AsOn515 => "as on Linux 5.15",
+            Environment::AsOn61 => "as on Linux 6.1",
             Environment::HoldsEveryAioEvent => "holds every event",
         }
     }
@@ -62,7 +70,7 @@ impl Environment {
     pub(crate) fn refuses(self) -> &'static [&'static str] {
         match self {
             Environment::RingForbidden | Environment::RingMissing => &["uring"],
-            Environment::LittleLockedMemory => &[],
+            Environment::LittleLockedMemory | Environment::AsOn515 | Environment::AsOn61 => &[],
             Environment::AioUsedUp => &["aio"],
             Environment::RingForbiddenAndAioUsedUp => &["aio", "uring"],
             Environment::HoldsEveryAioEvent => &["aio"],
@@ -93,7 +101,7 @@ impl Environment {
             Environment::RingForbidden | Environment::RingForbiddenAndAioUsedUp => forbid_rings(libc::EPERM),
             Environment::RingMissing => forbid_rings(libc::ENOSYS),
             Environment::LittleLockedMemory => limit_locked_memory(64 << 10),
-            Environment::AioUsedUp => {}
+            Environment::AioUsedUp | Environment::AsOn515 | Environment::AsOn61 => {}
             Environment::HoldsEveryAioEvent => hold_until_end_of_input(),
         }
     }
@@ -129,6 +137,16 @@ fn again(environment: Environment, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
     command.args(["--exact", test, "--nocapture"]);
     command.env(ENTER, format!("{environment:?}"));
+    let lacks = match environment {
+        Environment::AsOn515 => "as on 5.15",
+        Environment::AsOn61 => "as on 6.1",
+        _ => return quiet(command),
+    };
+    command.env(baio_engine::kernel::LACKS, lacks);
+    quiet(command)
+}
+
+fn quiet(mut command: Command) -> Command {
     command.stdout(Stdio::null());
     command
 }

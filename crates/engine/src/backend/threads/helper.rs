@@ -22,6 +22,7 @@ use crate::error::{Errno, SetupError};
 use crate::memory::Window;
 use crate::policy::Time;
 use crate::request::RequestId;
+use crate::slot::ready;
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
 use crate::timers::Timers;
 
@@ -315,7 +316,7 @@ impl Helper {
         match self.readiness.add(fd, Waiter { slot, events }) {
             Ok(Watched::Yes) => self.waiting[slot as usize] = Some(waiting),
             Ok(Watched::AlwaysReady) => match waiting.iteration.action {
-                Action::Poll { events } => match streams::ready(waiting.fd, events) {
+                Action::Poll { events } => match ready(waiting.fd, events) {
                     // It never will be, as poll(2) sees it too; the wait can only be cancelled.
                     0 => self.waiting[slot as usize] = Some(waiting),
                     ready => self.finished.push((waiting.id, ready as i32)),

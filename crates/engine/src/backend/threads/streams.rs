@@ -12,10 +12,10 @@
 
 use std::os::fd::{BorrowedFd, RawFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 
 use crate::memory::Window;
+use crate::slot::{first_part, ready};
 use crate::sys::{self, Action, Fd, Iteration};
 
 /// What came of a try.
@@ -61,7 +61,7 @@ pub(crate) unsafe fn attempt(iteration: &Iteration) -> Tried {
         // Nothing else is a stream's.
         _ => return Tried::Blocks,
     };
-    quick.flags |= libc::RWF_NOWAIT;
+    quick.flags = sys::as_streams_know_it(quick.flags | libc::RWF_NOWAIT);
     // SAFETY: the caller's promise.
     match unsafe { sys::execute(&quick) } {
         raw if raw == -libc::EAGAIN => Tried::NotReady(events),
@@ -88,22 +88,6 @@ pub(crate) fn is_patient(iteration: &Iteration) -> bool {
         _ => false,
     };
     !told && iteration.flags & libc::RWF_NOWAIT == 0
-}
-
-/// The ready ones of `events`, and errors; 0 when there is none.
-pub(crate) fn ready(fd: RawFd, events: u32) -> u32 {
-    // SAFETY: the slot of the request keeps the descriptor open.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let mut one = [PollFd::new(&fd, PollFlags::from_bits_truncate(events as _))];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut one, Some(&now)) {
-        Ok(1..) => {
-            // Of either sign: that of the C library, by which Miri looks on, differs from the kernel's.
-            let told: u16 = one[0].revents().bits() as _;
-            u32::from(told)
-        }
-        _ => 0,
-    }
 }
 
 /// Whoever looks first and accepts then may find that another was faster, and wait: so the listener itself is told not to.
@@ -210,18 +194,6 @@ fn shorten(fd: RawFd, window: &mut Window) {
     if !stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
         return;
     }
-    *window = match *window {
-        Window::Flat { pointer, len } => Window::Flat {
-            pointer,
-            len: len.min(libc::PIPE_BUF),
-        },
-        // SAFETY: a list has at least one part while anything is left to be written, and the slot keeps it.
-        Window::List { list, count: 1.. } => unsafe {
-            Window::Flat {
-                pointer: (*list).iov_base.cast(),
-                len: (*list).iov_len.min(libc::PIPE_BUF),
-            }
-        },
-        none => none,
-    };
+    // A list has at least one part while anything is left to be written.
+    *window = first_part(*window).at_most(libc::PIPE_BUF);
 }
