@@ -55,7 +55,7 @@ fn drive(part: &mut LogPart, area: &mut [u8], writes: bool) {
                 memory.copy_out_at(0, &mut area[offset as usize..][..len as usize]);
                 Ok(len)
             }
-            LogIoKind::Sync => Ok(0),
+            LogIoKind::Sync | LogIoKind::Allocate { .. } => Ok(0),
         };
         part.io_ended(id, result, memory);
     }

@@ -102,7 +102,7 @@ impl<L: Link> fmt::Debug for Log<L> {
 impl<L: Link> Opened<L> {
     /// Makes a log in all of it, whose bytes are lost (another log too), and opens it ([`Opened::open_or_create_log`] is what most programs
     /// want): what it will need is written with zeros, so that
-    /// later writes change nothing else. A plain file must have its size first ([`File::allocate`](crate::File::allocate)).
+    /// later writes change nothing else. A plain file that is shorter than [`LogOptions::file_bytes`] is made so long first.
     pub fn create_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
         self.start_log(LogStart::Create, options)
     }
@@ -116,8 +116,8 @@ impl<L: Link> Opened<L> {
 
     /// Opens the log in it, as [`Opened::open_log`] does, or makes one where none was ever made: so a program begins, and may be killed
     /// at each step. None was ever made where there are zeroes and nothing else, or where an earlier making was cut off; to any other
-    /// bytes nothing is done, and the error says where they are. A plain file must have its size first, which does nothing
-    /// the next time ([`File::allocate`](crate::File::allocate)).
+    /// bytes nothing is done, and the error says where they are. A plain file is made as long as [`LogOptions::file_bytes`] says when a log
+    /// is made in it, and only then: do not allocate before, or a log that a copy has cut short gets zeroes for what it has lost.
     ///
     /// ```
     /// use baio::{File, Link, LogOptions, Remote};
@@ -125,8 +125,8 @@ impl<L: Link> Opened<L> {
     /// # let path = std::env::temp_dir().join(format!("baio-open-or-create-{}", std::process::id()));
     /// let link = Remote::new()?;
     /// let file = File::options().write().create().open(&link, &path).wait()?;
-    /// file.allocate(0, 4 << 20).wait()?;
-    /// let log = file.open_or_create_log(&LogOptions::default()).wait()?;
+    /// let options = LogOptions { file_bytes: 4 << 20, ..LogOptions::default() };
+    /// let log = file.open_or_create_log(&options).wait()?;
     /// log.append_durable(b"credit 5").wait()?;
     /// # drop((log, file));
     /// # let _ = std::fs::remove_file(path);
@@ -193,7 +193,8 @@ impl<L: Link> Log<L> {
     ///
     /// # Errors
     /// `EAGAIN` when there is no room in memory before more is durable ([`Log::room`]); `ENOSPC` when the log is full
-    /// ([`Log::truncate`], [`Log::grow`]); too long; a write has failed; the log was closed.
+    /// ([`Log::truncate`], [`Log::grow`]) and for nothing else; too long; a write has failed (`EIO`, also where the device was full); the
+    /// log was closed.
     pub fn append(&self, record: &[u8]) -> Result<Lsn> {
         self.appended(self.shared.appender.append(record))
     }

@@ -564,8 +564,8 @@ const char *baio_version(void);
 
 /**
  * Opens the log in all of a file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made; the process may be
- * killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size first
- * (BAIO_OP_ALLOCATE), which does nothing the next time. It blocks.
+ * killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size
+ * for that; baio_log_open_or_create() gives it one. It blocks.
  *
  * Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
  * Threads: the link's.
@@ -576,12 +576,25 @@ int baio_log_open(struct baio_file *file,
                   struct baio_log **log);
 
 /**
+ * As baio_log_open() with BAIO_LOG_OPEN_OR_CREATE: how a program begins. A file that is shorter than `file_bytes` is made so long when a log is made in
+ * it, and only then: a log that is there keeps its size, and one that a copy has cut short is refused as it is. A segment has its size, and
+ * `file_bytes` means nothing. It blocks.
+ *
+ * Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
+ * Threads: the link's.
+ * Returns: 0 and the log in `*log`; or a negative error number.
+ */
+int baio_log_open_or_create(struct baio_file *file,
+                            uint64_t file_bytes,
+                            struct baio_log **log);
+
+/**
  * Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and safe once baio_log_wait() says so.
  *
  * Owner: the library copies the bytes; they are the caller's again when the call returns.
  * Threads: the link's.
  * Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room in memory (wait for a record that was appended);
- * -ENOSPC when the log is full (give up records by baio_log_truncate()).
+ * -ENOSPC when the log is full (give up records by baio_log_truncate()), and for nothing else: where the device was full, the log has failed (-EIO).
  */
 int64_t baio_log_append(struct baio_log *log,
                         const void *record,

@@ -23,10 +23,13 @@ fn number(lsn: Lsn) -> Result<i64> {
     i64::try_from(lsn.0).map_err(|_| invalid(format!("the LSN {lsn} is beyond int64_t"), "make a new log"))
 }
 
-fn open<L: Home>(handle: Handle, flags: u32) -> Result<*mut baio_log> {
+fn open<L: Home>(handle: Handle, flags: u32, file_bytes: u64) -> Result<*mut baio_log> {
     let thing = look::<L>(handle, Kind::File)?;
     let opened = &thing.as_file()?.opened;
-    let options = LogOptions::default();
+    let options = LogOptions {
+        file_bytes,
+        ..LogOptions::default()
+    };
     let log = match flags {
         0 => opened.open_log(&options).wait()?,
         BAIO_LOG_CREATE => opened.create_log(&options).wait()?,
@@ -42,8 +45,8 @@ fn open<L: Home>(handle: Handle, flags: u32) -> Result<*mut baio_log> {
 }
 
 /// Opens the log in all of a file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made; the process may be
-/// killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size first
-/// (BAIO_OP_ALLOCATE), which does nothing the next time. It blocks.
+/// killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size
+/// for that; baio_log_open_or_create() gives it one. It blocks.
 ///
 /// Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
 /// Threads: the link's.
@@ -53,7 +56,28 @@ pub unsafe extern "C" fn baio_log_open(file: *mut baio_file, flags: u32, log: *m
     guard(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(log, "log")? };
-        out.put(on_either!(file, Kind::File, open, flags)?);
+        out.put(on_either!(file, Kind::File, open, flags, 0)?);
+        Ok(0)
+    })
+}
+
+/// As baio_log_open() with BAIO_LOG_OPEN_OR_CREATE: how a program begins. A file that is shorter than `file_bytes` is made so long when a log is made in
+/// it, and only then: a log that is there keeps its size, and one that a copy has cut short is refused as it is. A segment has its size, and
+/// `file_bytes` means nothing. It blocks.
+///
+/// Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
+/// Threads: the link's.
+/// Returns: 0 and the log in `*log`; or a negative error number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baio_log_open_or_create(
+    file: *mut baio_file,
+    file_bytes: u64,
+    log: *mut *mut baio_log,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(log, "log")? };
+        out.put(on_either!(file, Kind::File, open, BAIO_LOG_OPEN_OR_CREATE, file_bytes)?);
         Ok(0)
     })
 }
@@ -67,7 +91,7 @@ fn append<L: Home>(handle: Handle, record: &[u8]) -> Result<i64> {
 /// Owner: the library copies the bytes; they are the caller's again when the call returns.
 /// Threads: the link's.
 /// Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room in memory (wait for a record that was appended);
-/// -ENOSPC when the log is full (give up records by baio_log_truncate()).
+/// -ENOSPC when the log is full (give up records by baio_log_truncate()), and for nothing else: where the device was full, the log has failed (-EIO).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baio_log_append(log: *mut baio_log, record: *const c_void, bytes: usize) -> i64 {
     guard(|| {

@@ -508,6 +508,10 @@ fn what_was_recovered_is_synced_before_it_is_told() {
                 seen.push("sync");
                 Ok(0)
             }
+            LogIoKind::Allocate { .. } => {
+                seen.push("allocate");
+                Ok(0)
+            }
         };
         part.io_ended(id, result, memory);
     }

@@ -198,7 +198,7 @@ fn every_call_in_any_state_is_answered() {
                     memory.copy_out_at(0, &mut device.bytes[offset as usize..][..len as usize]);
                     Ok(len)
                 }
-                LogIoKind::Sync => Ok(0),
+                LogIoKind::Sync | LogIoKind::Allocate { .. } => Ok(0),
             };
             part.io_ended(id, result, memory);
             stale.push(id);
@@ -378,7 +378,7 @@ fn an_end_with_any_length_and_any_memory_is_no_panic() {
                 LogIoKind::Write { offset, len } => {
                     memory.copy_out_at(0, &mut device.bytes[offset as usize..][..len as usize]);
                 }
-                LogIoKind::Sync => result = Ok(0),
+                LogIoKind::Sync | LogIoKind::Allocate { .. } => result = Ok(0),
             }
             number += 1;
             if !is_odd {

@@ -72,6 +72,7 @@ impl World {
             buffer_bytes: (16 * block as usize) << chance.below(6),
             batch_bytes_max: batch,
             recent_bytes: 1024 << chance.below(6),
+            file_bytes: 0,
             salvage: false,
         };
         let least = 8192 + u64::from(4 * window * batch);

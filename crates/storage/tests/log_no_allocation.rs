@@ -11,7 +11,7 @@ use baio_storage::log::{Fired, LogIoId, LogIoKind, LogOptions, LogPart, LogReque
 fn end((id, kind, memory): (LogIoId, LogIoKind, Memory), part: &mut LogPart) {
     let result = match kind {
         LogIoKind::Read { len, .. } | LogIoKind::Write { len, .. } => Ok(len),
-        LogIoKind::Sync => Ok(0),
+        LogIoKind::Sync | LogIoKind::Allocate { .. } => Ok(0),
     };
     part.io_ended(id, result, memory);
 }

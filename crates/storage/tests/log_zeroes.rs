@@ -120,9 +120,13 @@ fn they_take_the_memory_of_one_write() {
 
 /// What one would find who opens a log here, or makes one.
 fn begun(device: Device) -> Rig {
+    begun_by(device, &small())
+}
+
+fn begun_by(device: Device, options: &LogOptions) -> Rig {
     let arena = Arena::new(8 << 20).unwrap();
     let size = device.bytes.len() as u64;
-    let part = LogPart::open_or_create(&arena, size, UUID, SALT, &small()).unwrap();
+    let part = LogPart::open_or_create(&arena, size, UUID, SALT, options).unwrap();
     Rig::of_unopened(arena, device, part)
 }
 
@@ -241,5 +245,96 @@ fn too_little_space_is_told() {
             ..Device::new(0)
         });
         assert!(matches!(refused.err(), Some(LogError::BadSize { .. })), "{size}");
+    }
+}
+
+/// A file that has as many bytes as the log is to have, once that is made.
+fn of_little() -> LogOptions {
+    LogOptions {
+        file_bytes: LITTLE,
+        ..small()
+    }
+}
+
+fn file(bytes: &[u8]) -> Device {
+    Device {
+        bytes: bytes.to_vec(),
+        ..Device::new(0)
+    }
+}
+
+#[test]
+fn a_file_is_made_longer_for_a_new_log_whatever_was_cut_off_before() {
+    for steps in 0.. {
+        let mut rig = begun_by(file(&[]), &of_little());
+        rig.start(LogRequest::Open);
+        rig.pump();
+        for _ in 0..steps {
+            rig.end(0);
+            rig.pump();
+        }
+        let is_over = rig.ios.is_empty();
+        let mut device = rig.crash(|_, sector| sector % 2 == 0);
+        // What is still being set aside may be there in part.
+        for left in [0, 512, 8192, 40 << 10, LITTLE as usize] {
+            match steps {
+                0 => device.bytes = vec![0; left],
+                _ if left < LITTLE as usize => continue,
+                _ => {}
+            }
+            let mut rig = begun_by(device.clone(), &of_little());
+            rig.ask(LogRequest::Open)
+                .unwrap_or_else(|error| panic!("step {steps}, {left}: {error}"));
+            assert_eq!(rig.device.bytes.len() as u64, LITTLE);
+            rig.write(&record(1, 100));
+            let mut rig = begun_by(rig.crash(|_, _| false), &of_little());
+            rig.ask(LogRequest::Open).unwrap();
+            assert_eq!(rig.payloads(), [record(1, 100)]);
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_short_is_refused_and_not_made_longer() {
+    let mut log = Rig::create(LITTLE, &small());
+    log.write(&record(1, 100));
+    let log = log.crash(|_, _| false);
+    for left in [
+        100,
+        512,
+        4096,
+        4096 + 512,
+        8192,
+        8192 + 512,
+        40 << 10,
+        50_000,
+        LITTLE as usize - 512,
+    ] {
+        let cut = &log.bytes[..left];
+        let mut rig = begun_by(file(cut), &of_little());
+        let refused = rig.ask(LogRequest::Open).err();
+        let is_told = match left {
+            ..8192 => matches!(refused, Some(LogError::Foreign { .. })),
+            _ => matches!(refused, Some(LogError::Cut { .. })),
+        };
+        assert!(is_told, "{left}: {refused:?}");
+        assert!(rig.device.bytes == cut, "{left}");
+    }
+    // A text of some bytes is none either.
+    let mut rig = begun_by(file(b"shopping list"), &of_little());
+    assert_eq!(rig.ask(LogRequest::Open).err(), Some(LogError::Foreign { offset: 0 }));
+    assert!(rig.device.bytes == b"shopping list");
+}
+
+#[test]
+fn a_log_keeps_the_size_that_it_has() {
+    let log = Rig::create(LITTLE, &small()).crash(|_, _| false);
+    for file_bytes in [0, 100, LITTLE + 512, 10 * LITTLE] {
+        let mut rig = begun_by(log.clone(), &LogOptions { file_bytes, ..small() });
+        rig.ask(LogRequest::Open).unwrap();
+        assert_eq!(rig.device.bytes.len() as u64, LITTLE);
     }
 }

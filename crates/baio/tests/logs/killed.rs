@@ -101,8 +101,11 @@ fn what_was_acknowledged_survives_sigkill() {
 fn begin(path: &Path) -> (Remote, Log<Remote>) {
     let link = Remote::new().unwrap();
     let file = File::options().write().create().open(&link, path).wait().unwrap();
-    file.allocate(0, 4 << 20).wait().unwrap();
-    let log = file.open_or_create_log(&LogOptions::default()).wait().unwrap();
+    let options = LogOptions {
+        file_bytes: 4 << 20,
+        ..LogOptions::default()
+    };
+    let log = file.open_or_create_log(&options).wait().unwrap();
     (link, log)
 }
 
@@ -145,5 +148,34 @@ fn a_program_that_is_killed_at_its_first_start_starts_again() {
         drop(log);
         link.close().unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_a_copy_cut_short_is_refused_as_it_is() {
+    if child::given().is_some() {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("book");
+    let (link, log) = begin(&path);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 << 20);
+    log.append_durable(b"credit 5").wait().unwrap();
+    drop(log);
+    link.close().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for left in [3 << 20, 5000, 100] {
+        std::fs::write(&path, &whole[..left]).unwrap();
+        let link = Remote::new().unwrap();
+        let file = File::options().write().open(&link, &path).wait().unwrap();
+        let options = LogOptions {
+            file_bytes: 4 << 20,
+            ..LogOptions::default()
+        };
+        let refused = file.open_or_create_log(&options).wait().unwrap_err();
+        assert!(matches!(refused.code(), "EIO" | "ENOTLOG"), "{refused}");
+        drop(file);
+        link.close().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), whole[..left]);
     }
 }

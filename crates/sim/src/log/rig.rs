@@ -231,7 +231,12 @@ impl Rig {
                 self.note(Event::Synced);
                 Ok(0)
             }
-            _ => return Err(Violation::new(Kind::Failed, "an I/O without memory")),
+            (kind, _) => {
+                return Err(Violation::new(
+                    Kind::Failed,
+                    format!("{kind:?}, in an area that has its size"),
+                ));
+            }
         };
         self.part.io_ended(id, result, memory);
         self.pump();

@@ -57,6 +57,7 @@ impl Shape {
             buffer_bytes: random.below(capacity * 2).max(16 * u64::from(block)) as usize,
             batch_bytes_max: batch,
             recent_bytes: random.below(3) as usize * 4096,
+            file_bytes: 0,
             salvage: false,
         };
         Shape {

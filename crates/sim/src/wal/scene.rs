@@ -64,6 +64,7 @@ impl Scene {
                 buffer_bytes: 16 * block as usize + random.below(32 << 10) as usize,
                 batch_bytes_max: batch,
                 recent_bytes: 0,
+                file_bytes: 0,
                 salvage: false,
             },
             log_bytes: (least + random.below(8 << 10)).next_multiple_of(4096),

@@ -208,7 +208,7 @@ impl Core {
     /// As [`Core::begin_create_log`]; what is found is told by the answer.
     pub fn begin_log(&mut self, handle: Handle, start: LogStart, options: &LogOptions) -> Result<LogQuestion> {
         let what = start.name();
-        let (size, options) = self.log_place(what, handle, options)?;
+        let options = self.log_place(what, handle, options)?;
         self.must_be_let_go(what, handle)?;
         let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
         if start != LogStart::Open {
@@ -217,8 +217,9 @@ impl Core {
                 drawn.map_err(|errno| Error::new(what, self.name_of(handle), errno))?;
             }
         }
-        let part = LogPart::begin_as(self.engine.arena(), start, size, (uuid, salt), &options);
-        self.begin_to_open(what, handle, &options, part)
+        self.begin_to_open(what, handle, &options, |core, size_bytes| {
+            LogPart::begin_as(core.engine.arena(), start, size_bytes, (uuid, salt), &options)
+        })
     }
 
     /// Begins something on an open log; not [`LogRequest::Open`], which opening has begun.

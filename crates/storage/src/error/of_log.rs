@@ -32,6 +32,11 @@ pub(super) fn errno(error: &LogError) -> Errno {
     match error {
         LogError::WouldBlock => Errno::EAGAIN,
         LogError::TooLong { .. } => Errno::EMSGSIZE,
+        // Who hears that a log which was open is full makes room in it, and tries again for ever.
+        LogError::Failed {
+            errno: Errno::ENOSPC | Errno::EDQUOT,
+            lsn,
+        } if lsn.0 > 0 => Errno::EIO,
         LogError::Failed { errno, .. } | LogError::Read { errno, .. } => *errno,
         LogError::Closed => Errno::ESTALE,
         LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } | LogError::Cut { .. } => Errno::EIO,
@@ -67,5 +72,25 @@ pub(super) fn need(error: &LogError) -> Option<String> {
         LogError::NotLog | LogError::NotMade => Some("a segment or file in which a log was created".into()),
         LogError::Foreign { .. } => Some("a log, or zeroes and nothing else".into()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Lsn;
+
+    /// Who hears `ENOSPC` of an append gives up records, and appends again.
+    #[test]
+    fn a_log_that_failed_is_not_taken_for_a_full_one() {
+        let failed = |errno, lsn| LogError::Failed { errno, lsn: Lsn(lsn) };
+        let told = |error| Error::of_log("append to", "a log", error).errno();
+        assert_eq!(told(LogError::Full), Some(Errno::ENOSPC));
+        for errno in [Errno::ENOSPC, Errno::EDQUOT] {
+            let error = failed(errno, 4096);
+            assert_eq!((told(error.clone()), code(&error)), (Some(Errno::EIO), "EIO"));
+            assert!(error.to_string().contains(errno.name()), "{error}");
+            assert_eq!(told(failed(errno, 0)), Some(errno), "it was never open");
+        }
     }
 }

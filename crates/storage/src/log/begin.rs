@@ -59,9 +59,9 @@ impl LogPart {
         salt: Salt,
         options: &LogOptions,
     ) -> Result<LogPart, LogError> {
-        let header = options.header(size_bytes, uuid, salt)?;
         let mut part = LogPart::of(arena, size_bytes, options);
-        part.create_by(header)?;
+        let first = part.first_step(Maker { uuid, salt })?;
+        part.run_opening(first);
         Ok(part)
     }
 

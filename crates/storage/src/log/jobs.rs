@@ -52,6 +52,10 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) enum Step {
     Begin,
+    /// A new log: its file is made longer.
+    Lengthen {
+        to: u64,
+    },
     /// A new log: this copy of what may have been a header gives way to a mark.
     Clear {
         copy: usize,
@@ -200,6 +204,7 @@ impl LogPart {
     fn step(&mut self, step: Step, request: LogRequest, ended: Option<Ended>) -> Next {
         match step {
             Step::Begin => self.begin(request),
+            Step::Lengthen { to } => self.lengthen(to, ended),
             Step::Clear { copy } => self.clear(copy, ended),
             Step::Blank(blank) => self.blank(blank, ended),
             Step::Zero(zeroing) => self.zero(zeroing),

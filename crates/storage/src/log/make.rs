@@ -1,4 +1,4 @@
-//! Making a log: a mark takes the place of what may have been a header, then all data are zeroes, and the new header comes last. Whatever
+//! Making a log: the file is made long enough, if that is asked for. A mark takes the place of what may have been a header, then all data are zeroes, and the new header comes last. Whatever
 //! happens before that, there is no log, and the mark says so: nothing was appended to what is there, so it can be made anew.
 //!
 //! A making that is asked for only where there is no log ([`LogPart::open_or_create`]) begins where both copies of the header are zeroes only if
@@ -23,10 +23,15 @@ pub(super) struct Blank {
 }
 
 impl LogPart {
-    pub(super) fn create_by(&mut self, header: Header) -> Result<(), LogError> {
+    /// The first step of a making.
+    pub(super) fn first_step(&mut self, maker: Maker) -> Result<Step, LogError> {
+        let to = self.size_bytes.max(self.options.file_bytes);
+        let header = self.options.header(to, maker.uuid, maker.salt)?;
         self.prepare(header)?;
-        self.run_opening(Step::Clear { copy: 0 });
-        Ok(())
+        Ok(match to > self.size_bytes {
+            true => Step::Lengthen { to },
+            false => Step::Clear { copy: 0 },
+        })
     }
 
     fn prepare(&mut self, header: Header) -> Result<(), LogError> {
@@ -42,10 +47,21 @@ impl LogPart {
 
     /// An opening has found that none was ever made.
     pub(super) fn make(&mut self, maker: Maker) -> Next {
-        let header = self.options.header(self.size_bytes, maker.uuid, maker.salt);
-        match header.and_then(|header| self.prepare(header)) {
-            Ok(()) => Next::Go(Step::Clear { copy: 0 }),
+        match self.first_step(maker) {
+            Ok(step) => Next::Go(step),
             Err(error) => Next::End(Err(error)),
+        }
+    }
+
+    /// A file that is shorter than the log is to be: there is nothing in it, so what is added is no hole in a log.
+    pub(super) fn lengthen(&mut self, to: u64, ended: Option<Ended>) -> Next {
+        match ended.map(|ended| ended.result) {
+            None => Next::Io(Step::Lengthen { to }, LogIoKind::Allocate { to }, None),
+            Some(Ok(_)) => {
+                self.size_bytes = to;
+                Next::Go(Step::Clear { copy: 0 })
+            }
+            Some(Err(errno)) => Next::End(Err(self.header_failed(errno))),
         }
     }
 
@@ -55,6 +71,10 @@ impl LogPart {
         let whole = self.size_bytes / u64::from(block) * u64::from(block);
         if from >= whole {
             return match self.maker {
+                // No log of ours ends there.
+                Some(_) if whole < self.size_bytes && self.size_bytes < self.options.file_bytes => {
+                    Next::End(Err(LogError::Foreign { offset: whole }))
+                }
                 Some(maker) => self.make(maker),
                 None => Next::End(Err(LogError::NotLog)),
             };

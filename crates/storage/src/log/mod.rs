@@ -200,6 +200,11 @@ pub enum LogIoKind {
     /// Make durable what any process has written before. Without memory. One at each opening that follows no clean close: what is
     /// recovered must not be in the device's cache alone.
     Sync,
+    /// Set the space up to this byte aside, and make the file so long if it is shorter. Without memory. Where a log is made, and only there.
+    Allocate {
+        /// Where it ends.
+        to: u64,
+    },
 }
 
 /// The end of a request.

@@ -73,7 +73,7 @@ impl LogPart {
         }
         if self.size_bytes < DATA_AT {
             return match self.maker {
-                Some(maker) => self.make(maker), // Which says how much is needed.
+                Some(_) => self.look_for_bytes(0, None), // What is left of a log that was cut is no reason to make one.
                 None => Next::End(Err(LogError::NotLog)),
             };
         }

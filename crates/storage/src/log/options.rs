@@ -35,6 +35,9 @@ pub struct LogOptions {
     /// Bytes of durable batches that are kept in memory while somebody reads the tail: some of the longest, or who is a moment late reads
     /// from the device, in the way of whoever writes.
     pub recent_bytes: usize,
+    /// Bytes that a plain file has at least before a log is made in it: one that has fewer is made so long, with the space set aside. A log
+    /// that is there already keeps its size, whatever that is. 0: the file is as long as it is to be. A segment is.
+    pub file_bytes: u64,
     /// Go on behind batches that were durable and cannot be read.
     pub salvage: bool,
 }
@@ -49,6 +52,7 @@ impl Default for LogOptions {
             buffer_bytes: 32 << 20,
             batch_bytes_max: 0,
             recent_bytes: 4 << 20,
+            file_bytes: 0,
             salvage: false,
         }
     }

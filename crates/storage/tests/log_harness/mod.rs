@@ -62,6 +62,12 @@ impl Device {
         !fails && !self.unreadable.iter().any(is_bad)
     }
 
+    /// As fallocate(2) does it.
+    fn lengthen(&mut self, to: u64) {
+        let to = self.bytes.len().max(to as usize);
+        self.bytes.resize(to, 0);
+    }
+
     pub fn flip(&mut self, offset: u64) {
         self.bytes[offset as usize] ^= 0x10;
     }
@@ -179,7 +185,7 @@ impl Rig {
                     assert!(offset + u64::from(len) <= self.device.bytes.len() as u64, "{kind:?}");
                     len
                 }
-                LogIoKind::Sync => 0,
+                LogIoKind::Sync | LogIoKind::Allocate { .. } => 0,
             };
             assert_eq!(memory.len(), expected as usize, "{kind:?}");
             self.ios.push(Io { id, kind, memory });
@@ -189,6 +195,10 @@ impl Rig {
     fn carry_out(&mut self, mut io: Io) -> (LogIoId, Result<u32, Errno>, Memory) {
         let result = match io.kind {
             LogIoKind::Sync => Ok(0),
+            LogIoKind::Allocate { to } => {
+                self.device.lengthen(to);
+                Ok(0)
+            }
             LogIoKind::Write { len, .. } => {
                 io.land(&mut self.device, |_| true);
                 Ok(len)

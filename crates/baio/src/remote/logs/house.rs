@@ -208,7 +208,11 @@ impl House {
         answer: &Answerer,
     ) -> baio_storage::Result<LogPart> {
         let failed = |fault: Fault| Error::new(answer.what, answer.name.clone(), fault);
-        let mut options = *options;
+        // A segment has its size.
+        let mut options = LogOptions {
+            file_bytes: 0,
+            ..*options
+        };
         if options.block_bytes == 0 {
             options.block_bytes = claim.block_bytes;
         }

@@ -230,6 +230,8 @@ impl Kept {
                 LogIoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
                 LogIoKind::Write { offset, .. } => (SegmentOp::Write { offset }, Durability::Data),
                 LogIoKind::Sync => (SegmentOp::Sync, Durability::Data),
+                // The logs of this house are in segments: none asks for it.
+                LogIoKind::Allocate { to } => (SegmentOp::Allocate { offset: 0, len: to }, Durability::Data),
             };
             let memory = match shown(memory, client, self.ios.len()) {
                 Ok(memory) => memory,

@@ -43,7 +43,8 @@ impl Core {
     /// As [`Core::begin_create_log`]; it is a plain file.
     pub fn claim_log(&mut self, handle: Handle) -> Result<LogClaim> {
         const WHAT: &str = "open the log in";
-        let (size_bytes, options) = self.log_place(WHAT, handle, &LogOptions::default())?;
+        let options = self.log_place(WHAT, handle, &LogOptions::default())?;
+        let size_bytes = self.size(handle)?;
         self.must_be_let_go(WHAT, handle)?;
         let Some(object) = self.objects.get(handle) else {
             return Err(Error::new(WHAT, "a closed handle", Fault::Stale));

@@ -76,6 +76,7 @@ impl Core {
                 LogIoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
                 LogIoKind::Write { offset, .. } => (SegmentOp::Write { offset }, Durability::Data),
                 LogIoKind::Sync => (SegmentOp::Sync, Durability::Data),
+                LogIoKind::Allocate { to } => (SegmentOp::Allocate { offset: 0, len: to }, Durability::Data),
             };
             let request = SegmentRequest {
                 durability,

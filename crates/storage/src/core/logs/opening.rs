@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use baio_engine::Kind;
+
 use super::{ENTRIES, LogQuestion, OpenLog};
 use crate::core::Core;
 use crate::error::{Error, Fault, Result};
@@ -12,13 +14,8 @@ use crate::request::Handle;
 use crate::volume::device::{Hold, lock};
 
 impl Core {
-    /// How many bytes a log has there, and the options with the block that the device asks for.
-    pub(super) fn log_place(
-        &self,
-        what: &'static str,
-        handle: Handle,
-        options: &LogOptions,
-    ) -> Result<(u64, LogOptions)> {
+    /// May a log be there? Then its options, with the block that the device asks for.
+    pub(super) fn log_place(&self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<LogOptions> {
         let object = self
             .objects
             .get(handle)
@@ -43,6 +40,9 @@ impl Core {
         file.must_not_append().map_err(|error| fail(error.into()))?;
         let least = file.direct_limits().offset.max(512);
         let mut options = *options;
+        if !matches!(object.target, Target::Plain(_)) || file.kind() != Kind::Regular {
+            options.file_bytes = 0; // It has its size.
+        }
         if options.block_bytes == 0 {
             options.block_bytes = least.next_power_of_two();
         }
@@ -56,17 +56,17 @@ impl Core {
             );
             return Err(fail(Fault::BadSize(why)));
         }
-        Ok((self.size(handle)?, options))
+        Ok(options)
     }
 
+    /// Begins a log; `part` makes it, told how many bytes it has there.
     pub(super) fn begin_to_open(
         &mut self,
         what: &'static str,
         by: Handle,
         options: &LogOptions,
-        part: std::result::Result<LogPart, LogError>,
+        part: impl FnOnce(&Core, u64) -> std::result::Result<LogPart, LogError>,
     ) -> Result<LogQuestion> {
-        let part = part.map_err(|error| Error::of_log(what, self.name_of(by), error))?;
         let Some(object) = self.objects.get(by) else {
             return Err(Error::new(what, "a closed handle", Fault::Stale));
         };
@@ -77,6 +77,16 @@ impl Core {
             lock(file, &name, Hold::Exclusive).map_err(|error| Error::new(what, &name, error.fault.clone()))?;
             self.engine.attach(file);
         }
+        // Behind the lock: another process may have made a log there meanwhile, and a longer file.
+        let part = self.size(by).and_then(|size_bytes| {
+            let part = part(self, size_bytes);
+            part.map_err(|error| Error::of_log(what, &name, error))
+        });
+        let part = part.inspect_err(|_| {
+            if let Target::Plain(file) = &target {
+                file.unlock();
+            }
+        })?;
         let handle = self.objects.add(name, access, target);
         self.objects.set_log(handle, true);
         let entries = ENTRIES + options.window;
