@@ -92,3 +92,34 @@ fn copies_that_cannot_be_read_are_the_devices_error() {
         }
     }
 }
+
+/// One copy cannot be read at first, and then it holds what no owner wrote beside the others, under their sequence.
+#[test]
+fn a_copy_that_says_something_else_is_told_though_a_read_has_failed() {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(2 << 20),
+        ..Format::default()
+    });
+    open_simulated(&disk).close().unwrap();
+    let at = places(&disk)[3];
+    let mut page = [0; BLOCK];
+    disk.read(at, &mut page);
+    let mut other = Superblock::decode(&page, 3).unwrap();
+    other.epoch += 1;
+    disk.poke(at, other.encode(3).bytes());
+    let file = File::simulated(&disk, "disk");
+    for read_fails in [false, true] {
+        let first = Trigger::nth(Sick::ReadError, 1).within(at..at + BLOCK as u64);
+        disk.set_faults(match read_fails {
+            true => Faults::none().when(first),
+            false => Faults::none(),
+        });
+        let report = check_simulated(&mut engine(), &file, false).unwrap();
+        let told: Vec<_> = report
+            .problems
+            .iter()
+            .map(|one| (one.kind, one.place.object.as_str()))
+            .collect();
+        assert_eq!(told, [("superblock", "superblock copy 3")], "{read_fails}");
+    }
+}

@@ -18,15 +18,15 @@ pub(crate) fn read(engine: &mut Engine, device: &Device) -> Result<Chosen> {
     Ok(chosen)
 }
 
-/// What one copy holds: its sequence, or what is wrong with it.
+/// What one copy holds, or what is wrong with it.
 pub(crate) fn read_copy(
     engine: &mut Engine,
     device: &Device,
     at: u64,
     copy: u8,
-) -> Result<std::result::Result<u64, SuperblockError>> {
+) -> Result<std::result::Result<Superblock, SuperblockError>> {
     let page = CopyPage::read(engine, device, at)?;
-    Ok(superblock::decode(page.page(), copy).map(|superblock| superblock.sequence))
+    Ok(superblock::decode(page.page(), copy))
 }
 
 /// What decides between the four copies.

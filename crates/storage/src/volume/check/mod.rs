@@ -342,9 +342,13 @@ impl Check<'_> {
                 }
                 Err(error) => self.note("superblock", object, at, error.to_string()),
                 // It could not be read before, and is what it should be.
-                Ok(sequence) if sequence == current && all_was_read(device).is_err() => {}
-                Ok(sequence) => {
-                    let what = format!("it holds sequence {sequence}, the current one is {current}");
+                Ok(found) if found == chosen.current => {}
+                Ok(found) if found.sequence == current => {
+                    let what = format!("it holds sequence {current} as the current one does, and something else in it");
+                    self.note("superblock", object, at, what);
+                }
+                Ok(found) => {
+                    let what = format!("it holds sequence {}, the current one is {current}", found.sequence);
                     self.note("superblock", object, at, what);
                 }
             }
