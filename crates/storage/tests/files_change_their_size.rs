@@ -298,6 +298,22 @@ fn a_cut_throws_away_what_cannot_be_written() {
     assert_eq!(get(&mut core, handle, 1, 1, Mode::Cached), vec![4; BLOCK - 1]);
 }
 
+/// All is written, and the flush fails: what is cut off does not have to be safe. What stays of a block is written by itself, durably.
+#[test]
+fn a_cut_throws_away_what_could_not_be_flushed() {
+    for len in [2 * B, B, 2 * B + 1] {
+        let (disk, mut core, handle) = slow(8);
+        for block in [2, 5, 7] {
+            let written = begin_write(&mut core, handle, block, &[block as u8; BLOCK], Mode::Cached);
+            assert_eq!(end(&mut core, written).result.unwrap(), BLOCK as u32);
+        }
+        disk.set_faults(Faults::none().when(Trigger::always(Injected::FailedFlush)));
+        done(&mut core, ask(handle, SegmentOp::Truncate { len }, Mode::Kernel));
+        disk.set_faults(Faults::none());
+        assert_eq!(core.size(handle).unwrap(), len);
+    }
+}
+
 /// Its log has ended: the page is never written, and who cuts it off does not have to hear of that.
 #[test]
 fn a_cut_throws_away_what_waits_for_a_log_that_has_ended() {

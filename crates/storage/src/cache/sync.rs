@@ -14,7 +14,7 @@ use std::ops::Range;
 use baio_engine::{Durability, Errno};
 
 use super::Cache;
-use super::frames::FrameState;
+use super::frames::{FrameState, PAGE};
 use super::object::{Flush, Pass};
 use super::request::{CacheError, CacheOp};
 use super::settle::PutOff;
@@ -281,7 +281,7 @@ impl Cache {
         self.flush_next(slot);
     }
 
-    /// The flush that this request waited for has ended well: a sync with it, a reservation goes on.
+    /// The flush that this request waited for has ended, and well as far as it cares: a sync with it, a reservation goes on.
     fn flushed_for(&mut self, slot: u32) {
         match self.requests.get_mut(slot) {
             Some(request) if matches!(request.op, CacheOp::Reserve { .. } | CacheOp::Cut { .. }) => {
@@ -323,8 +323,25 @@ impl Cache {
             }
         }
         for request in told {
-            self.finish_slot(request, Err(CacheError::System(errno)));
+            match self.is_cut_all_the_same(request) {
+                true => self.flushed_for(request),
+                false => self.finish_slot(request, Err(CacheError::System(errno))),
+            }
         }
+    }
+
+    /// Does this request cut off all that was lost of its range? It goes on, and throws that away.
+    fn is_cut_all_the_same(&self, slot: u32) -> bool {
+        let Some(request) = self.requests.get(slot) else {
+            return false;
+        };
+        let CacheOp::Cut { from } = request.op else {
+            return false;
+        };
+        // Of this page a part stays.
+        let last = self.objects[request.object as usize].tree.get(from / PAGE);
+        let is_lost = |frame: u32| self.frames.get(frame).state == FrameState::Failed;
+        from % PAGE == 0 || !last.is_some_and(is_lost)
     }
 
     /// A write of this page failed: the syncs that cover it are told, and their passes go on for nobody with what else can be
