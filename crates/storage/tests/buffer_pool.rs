@@ -300,7 +300,9 @@ fn a_page_past_the_end_is_refused() {
     for page in [PAGES as u64, u64::MAX] {
         let error = core.pin_now(handle, page).unwrap_err();
         assert!(matches!(error.fault, Fault::Beyond { .. }), "{error}");
+        assert_eq!(error.operation, "pin", "{error}");
         let error = core.pin_new_now(handle, page, 0).unwrap_err();
+        assert_eq!(error.operation, "pin", "{error}");
         // No file is so long that it has the second of them.
         let is_too_far = page == u64::MAX && error.errno() == Some(Errno::EFBIG);
         assert!(is_too_far || matches!(error.fault, Fault::Beyond { .. }), "{error}");

@@ -190,11 +190,13 @@ impl Core {
     }
 
     fn pin_by(&mut self, handle: Handle, op: SegmentOp, pool: CacheOp) -> Result<Pinning> {
-        let ticket = self.ask_pool(handle, op, pool)?;
+        // It is checked as the read or write that it may become; who has asked for a pin hears of a pin.
+        let of_pin = |error: Error| error.during("pin");
+        let ticket = self.ask_pool(handle, op, pool).map_err(of_pin)?;
         let Some(outcome) = self.requests.take(ticket) else {
             return Ok(Pinning::Coming(ticket));
         };
-        outcome.result?;
+        outcome.result.map_err(of_pin)?;
         outcome.pin.map(Pinning::Held).ok_or_else(nothing)
     }
 
