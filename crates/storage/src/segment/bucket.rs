@@ -56,18 +56,17 @@
 //!
 //! A page that the device does not read now may be read later: the other path is back, the server answers again. So it is not
 //! damage: it may hold the newest image. Of each place, even and odd, one copy must say what it holds, as the table is never
-//! behind the mirror and the mirror never behind what was acknowledged. Where one copy cannot be read and the other is no
-//! image, nobody decides ([`BucketError::Unread`]): nothing is served of the bucket, and nothing written over it. The same holds
-//! for images of an epoch that the volume has not reached ([`Pair::up_to`]): every later update would be older than they are.
+//! behind the mirror and the mirror never behind what was acknowledged. Where one copy cannot be read and the other is no image, nobody
+//! decides ([`BucketError::Unread`]): nothing is served of the bucket, and nothing written over it. The same holds for images of an epoch
+//! that the volume has not reached ([`Pair::up_to`]): every later update would be older than they are.
 //!
 //! # Never written
 //!
 //! An image of zeroes was never written, so that a volume of terabytes need not be. In the even place it is generation 0 of
 //! epoch 0, four free inodes; in the odd place it is *never*, older than everything. It is believed only as long as it can
 //! be true: beside a valid image of generation 2 or later the other place must have been written too, and zeroes there are
-//! damage. What this cannot see: zeroes that replace generation 1 while nothing else was written, or generation 2
-//! beside generation 1, look like a write that never happened. The mirror knows better, and `check`, which reads all
-//! four, finds it; a look-up does not.
+//! damage. What this cannot see: zeroes that replace generation 1 while nothing else was written, or generation 2 beside generation 1, look
+//! like a write that never happened. The mirror knows better, and `check`, which reads all four, finds it; a look-up does not.
 
 use std::fmt;
 
@@ -101,8 +100,7 @@ struct RawImage {
 
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawImage, checksum);
 
-const _: () = assert!(size_of::<RawImage>() == PAGE_BYTES);
-const _: () = assert!(CHECKSUM_AT == 4);
+const _: () = assert!(size_of::<RawImage>() == PAGE_BYTES && CHECKSUM_AT == 4);
 const _: () = assert!(std::mem::offset_of!(RawImage, uuid) == 8);
 const _: () = assert!(std::mem::offset_of!(RawImage, bucket) == 24);
 const _: () = assert!(std::mem::offset_of!(RawImage, epoch) == 32);
