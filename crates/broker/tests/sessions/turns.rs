@@ -147,26 +147,34 @@ fn bytes_that_are_copied_are_dealt_out() {
     assert_eq!(large.run(&first).result, Ok(4 << 20));
     let first = entry(&mut small, 0, own, 4096);
     assert_eq!(small.run(&first).result, Ok(4096));
-    for place in 0..100 {
-        let read = entry(&mut large, place, theirs, 4 << 20);
-        large.push(&read.encode());
-    }
-    large.publish();
+    let mut free: Vec<u32> = (0..large.welcome.places).collect();
+    let fill = |large: &mut Client, free: &mut Vec<u32>| {
+        for place in free.drain(..) {
+            let read = entry(large, place, theirs, 4 << 20);
+            large.push(&read.encode());
+        }
+        large.publish();
+    };
+    let ended = |large: &mut Client, free: &mut Vec<u32>| {
+        let before = free.len();
+        free.extend(std::iter::from_fn(|| large.posted()).map(|ended| ended.tag.index));
+        free.len() - before
+    };
     let mut between = Vec::new();
-    let mut done = 0;
-    for _ in 0..8 {
+    for _ in 0..16 {
+        ended(&mut large, &mut free);
+        fill(&mut large, &mut free);
+        // The other is alone for a while, and may have as much under way then as the device takes.
+        std::thread::sleep(std::time::Duration::from_millis(40));
+        ended(&mut large, &mut free);
         let read = entry(&mut small, 1, own, 4096);
         assert_eq!(small.run(&read).result, Ok(4096));
-        let mut ended = 0;
-        while large.posted().is_some() {
-            ended += 1;
-        }
-        done += ended;
-        between.push(ended);
+        between.push(ended(&mut large, &mut free));
     }
-    // Dealt by requests alone, all hundred of the large ones come before the first small one.
+    // Dealt by requests and by what may be at the device alone, there are four in every round. More of them are seen where this thread was late
+    // to look; fewer never were.
     between.sort_unstable();
-    assert!(between[4] <= 6 && done < 100, "{between:?}");
+    assert!(between[4] <= 2, "{between:?}");
     house.ends();
 }
 
