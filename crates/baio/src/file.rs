@@ -183,7 +183,7 @@ impl OpenOptions {
     /// [`Link::close`]: a link that is dropped without it loses what it had not written back.
     ///
     /// One link at a time: another one with a cache, here or in another process, and other programs that write the file, do not see what is
-    /// changed here, and whoever writes a page last undoes what the others have written to it, durably or not. Nobody is told.
+    /// changed here, and whoever writes a page last undoes what the others have written to it, durably or not. No error says so.
     pub fn cached(self) -> OpenOptions {
         self.mode(Mode::Cached)
     }

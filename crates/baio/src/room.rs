@@ -38,7 +38,7 @@ impl Room {
         }
     }
 
-    /// Wakes so many of them.
+    /// Wakes this many of them, at most.
     pub(crate) fn wake_next(&self, count: usize) {
         if !self.waiting.borrow().is_empty() {
             self.fire(|waiting, fired| waiting.wake_next(count, fired));

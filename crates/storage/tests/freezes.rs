@@ -425,7 +425,7 @@ fn a_close_thaws_it() {
     }
 }
 
-/// Nobody is told that it is frozen when the device does not say that all is safe.
+/// A freeze fails when the device does not say that all is safe.
 #[test]
 fn a_sync_that_fails_freezes_nothing() {
     let (mut core, disk) = volume();
