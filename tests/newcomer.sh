@@ -39,6 +39,7 @@ reason() { # line
     fi
     case $line in
     *" /dev/loop0 "*) echo "it needs a loop device" ;;
+    "baio run -- fio job.fio") echo "it needs a job file of yours" ;;
     *" if=/dev/bad "*) echo "it needs a device whose reads fail" ;;
     *"/mnt/disk"*) echo "it needs a disk mounted there" ;;
     "baio report --only service --json") echo "it measures for minutes" ;;

@@ -1,5 +1,7 @@
 //! Promise: SIGINT and SIGTERM end `baio stress` and `baio latency` with the figures that they have by then, and leave no half-made file.
 
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
 use std::os::unix::process::ExitStatusExt;
@@ -7,6 +9,7 @@ use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use server::Server;
 use support::{BAIO, Done, Place, until};
 
 /// A place with a file of 1 MiB, `f`.
@@ -167,4 +170,53 @@ fn a_pause_between_requests_ends_too() {
     });
     let told = figures(&ended(child, Signal::TERM), "ended_early");
     assert_eq!(told["requests"], 0, "the first counts for nothing");
+}
+
+/// What was to be filled has lost its name: whoever has that now keeps it.
+#[test]
+fn a_file_that_came_into_the_place_of_a_half_made_one_stays() {
+    let place = Place::new();
+    place.write("another", b"precious");
+    let child = start(&place, "stress new --rw write --runtime 900 --size 2G --json");
+    until("it writes", || {
+        place.path("new").metadata().is_ok_and(|file| file.len() > 0)
+    });
+    std::fs::rename(place.path("another"), place.path("new")).unwrap();
+    ended(child, Signal::INT);
+    assert_eq!(std::fs::read(place.path("new")).unwrap(), b"precious");
+}
+
+/// One signal is enough where nothing completes, so that nobody looks for it: `timeout` sends no second one.
+#[test]
+fn it_ends_where_nothing_completes() {
+    let place = Place::new();
+    let server = Server::on_new_volume(&place, "");
+    place.baio("create unix:vol.sock#seg --size 1M").succeeds();
+    server.signal(Signal::STOP);
+    for line in [
+        "stress unix:vol.sock#seg --rw randread --runtime 900",
+        "latency unix:vol.sock#seg",
+    ] {
+        let mut child = start(&place, line);
+        until("it is heard", || hears(&child, Signal::TERM));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let mut status = None;
+        until("it has ended", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.unwrap();
+        let by_it = status.signal() == Some(Signal::TERM.as_raw()) || status.code() == Some(143);
+        assert!(by_it, "{line}: {status}");
+    }
+    server.signal(Signal::CONT);
+    server.stops_well();
+}
+
+/// Has it a handler for the signal (proc_pid_status(5))?
+fn hears(child: &Child, signal: Signal) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
 }

@@ -18,7 +18,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
 use server::Server;
-use support::{BAIO, Place};
+use support::{BAIO, Place, until};
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -229,5 +229,27 @@ fn a_broker_that_does_not_answer_keeps_nobody() {
     let (status, shown) = terminal.ends();
     serving.signal(rustix::process::Signal::CONT);
     assert!(status.success(), "{shown:?}");
+    serving.stops_well();
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let place = Place::new();
+    let serving = Server::on_new_volume(&place, "");
+    let mut terminal = Terminal::start(&place);
+    terminal.is_there();
+    let Terminal {
+        master,
+        slave,
+        mut child,
+        ..
+    } = terminal;
+    drop((master, slave));
+    let mut status = None;
+    until("it has ended", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().signal(), Some(rustix::process::Signal::HUP.as_raw()));
     serving.stops_well();
 }

@@ -403,6 +403,10 @@ fn a_new_volume_is_its_owners_alone_unless_told_otherwise() {
     let made = format("shared --size 16M --mode 0664");
     assert_eq!(mode_of(&place, "shared"), 0o664);
     assert_eq!(warned(&made, "every user may open it"), 1, "{made}");
+    // One that fails has given nobody anything.
+    let refused = "format shared --force --mode 0666 --segments 4000000000";
+    place.baio(refused).fails_with(1);
+    assert_eq!(mode_of(&place, "shared"), 0o664);
     place.baio("format shared --force --mode 0600").succeeds();
     assert_eq!(mode_of(&place, "shared"), 0o600);
 

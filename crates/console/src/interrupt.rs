@@ -1,5 +1,5 @@
 //! SIGINT and SIGTERM of a command that measures: the first one ends the measuring, and what was measured until then is told. One that
-//! asks again ends the program at once, as if nobody heard it.
+//! asks again ends the program at once, as if nobody heard it. So does the first one where nobody looks for it within three seconds.
 //!
 //! Nothing is woken by it: whoever measures looks ([`came`]) whenever something has ended.
 
@@ -15,12 +15,18 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use crate::end_by::{Asked, end_by};
+use crate::end_by::{Asked, end_by, end_by_if};
 use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 
 /// Which one came; 0 before.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// Somebody has looked since, and knows of it.
+static SEEN: AtomicBool = AtomicBool::new(false);
+
+/// Whoever has not looked for so long does not look: it connects, or waits for what does not end. Nobody could end it otherwise by one signal.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A pause is looked up from as often.
 const LOOKS_EACH: Duration = Duration::from_millis(50);
@@ -80,12 +86,23 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
     let note = Arc::clone(came);
     let listen = move || {
         let mut asked = Asked::default();
-        for signal in signals.forever() {
+        let mut again = |signal: i32| {
             if asked.is_again() {
                 end_by(signal);
             }
             let _ = note.compare_exchange(0, signal as usize, Ordering::Relaxed, Ordering::Relaxed);
+        };
+        let Some(first) = signals.forever().next() else { return };
+        again(first);
+        let until = Instant::now() + PATIENCE;
+        while !SEEN.load(Ordering::Relaxed) {
+            if Instant::now() >= until {
+                end_by(first);
+            }
+            signals.pending().for_each(&mut again);
+            std::thread::sleep(LOOKS_EACH);
         }
+        signals.forever().for_each(again);
     };
     if baio_process::thread::named("signals").start(listen).is_ok() {
         return Ok(());
@@ -94,8 +111,8 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in heard {
         // In this order: the first one passes by a flag that is not set yet.
-        flag::register_conditional_default(signal, Arc::clone(&again))
-            .and_then(|_| flag::register(signal, Arc::clone(&again)))
+        end_by_if(signal, &again)
+            .and_then(|()| flag::register(signal, Arc::clone(&again)))
             .and_then(|_| flag::register_usize(signal, Arc::clone(came), signal as usize))
             .map_err(failed)?;
     }
@@ -104,11 +121,13 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
 
 /// Is the command to end? A number alone is looked at, and nothing on the strength of it.
 pub fn came() -> Option<Interrupt> {
-    match CAME.get()?.load(Ordering::Relaxed) {
-        0 => None,
-        signal if signal == SIGTERM as usize => Some(Interrupt::Terminated),
-        _ => Some(Interrupt::Interrupted),
-    }
+    let interrupt = match CAME.get()?.load(Ordering::Relaxed) {
+        0 => return None,
+        signal if signal == SIGTERM as usize => Interrupt::Terminated,
+        _ => Interrupt::Interrupted,
+    };
+    SEEN.store(true, Ordering::Relaxed);
+    Some(interrupt)
 }
 
 /// Sleeps, or until one comes.

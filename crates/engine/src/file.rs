@@ -167,6 +167,22 @@ impl File {
         self.inode().ok()?.owner_uid()
     }
 
+    /// Who may open it, by the description that is held: its path may lead elsewhere by now.
+    ///
+    /// # Errors
+    /// The file is a foreign device, or what fstat(2) says.
+    pub fn permissions(&self) -> Result<u32, Errno> {
+        self.inode()?.permissions()
+    }
+
+    /// Changes who may open it, likewise.
+    ///
+    /// # Errors
+    /// The file is a foreign device, or what fchmod(2) says.
+    pub fn set_permissions(&self, mode: u32) -> Result<(), Errno> {
+        self.inode()?.set_permissions(mode)
+    }
+
     /// Equal for two files that are one: device and inode number; of a block device its own number, whichever of its nodes
     /// was opened. Devices that share bytes, a disk and its partition, differ.
     #[must_use]

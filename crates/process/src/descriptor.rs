@@ -7,11 +7,12 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
 use rustix::event::{EventfdFlags, epoll};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
-use rustix::io::Result;
-use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
+use rustix::fs::{FileType, MemfdFlags, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::net::{AddressFamily, Protocol, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::path::Arg;
 use rustix::time::{TimerfdClockId, TimerfdFlags};
 
@@ -115,4 +116,24 @@ pub fn socket_pair(
 /// As the system call.
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<OwnedFd> {
     above_standard(rustix::net::accept_with(listener, flags | SocketFlags::CLOEXEC)?)
+}
+
+/// Binds a Unix socket to a path. Those of `mode` may connect from its first moment on, under every umask, and nobody else (bind(2)).
+///
+/// # Errors
+/// As the system calls; `ELOOP` where somebody has put another thing into the place of the socket.
+pub fn bind(socket: impl AsFd, path: &Path, mode: Mode) -> Result<()> {
+    // What is bound has the mode of the descriptor, less the umask (unix_bind, net/unix/af_unix.c).
+    rustix::fs::fchmod(&socket, mode)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let bound = open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+    let found = rustix::fs::fstat(&bound)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return Err(Errno::LOOP);
+    }
+    if Mode::from_raw_mode(found.st_mode) == mode {
+        return Ok(());
+    }
+    // The umask has taken some of it. By what is held: the path may lead elsewhere by now.
+    rustix::fs::chmod(format!("/proc/self/fd/{}", bound.as_raw_fd()), mode)
 }

@@ -4,9 +4,9 @@
 //! and holes are read without a device. The loop that measures does the writing, so under `--verify` the blocks come with
 //! their stamps.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use baio_console::diagnostics;
@@ -44,10 +44,11 @@ pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
             continue;
         }
         has_room(job, want)?;
-        let filled = make_one(job, want, made);
+        let file = open_one(job, want, made)?;
+        let filled = fill_one(job, want, &file);
         if filled.is_err() {
             // The failure to be told is the one that came first.
-            let _ = undo(want, made);
+            let _ = undo(want, made, &file);
         }
         filled?;
     }
@@ -57,14 +58,16 @@ pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a file what it was before, in size; none, if it was made here.
-fn undo(want: &Want, made: bool) -> io::Result<()> {
-    let path = &want.place.path;
-    if made {
-        return std::fs::remove_file(path);
+/// Makes a file what it was before, in size; none, if it was made here. What has taken its name since is somebody else's.
+fn undo(want: &Want, made: bool, file: &File) -> io::Result<()> {
+    if !made {
+        return file.set_len(want.place.size);
     }
-    let file = OpenOptions::new().write(true).open(path)?;
-    file.set_len(want.place.size)
+    let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(&want.place.path)?);
+    match (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+        true => std::fs::remove_file(&want.place.path),
+        false => Ok(()),
+    }
 }
 
 /// A file system is not filled to the brim only to find that the rest does not fit.
@@ -90,17 +93,24 @@ fn has_room(job: &Job, want: &Want) -> Result<(), Failure> {
         .cured_by("choose a smaller size, or free some space"))
 }
 
-fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
+fn open_one(job: &Job, want: &Want, made: bool) -> Result<File, Failure> {
     let path = &want.place.path;
-    if made {
-        let new = OpenOptions::new().write(true).create_new(true).open(path);
-        new.map_err(|error| {
-            Failure::from_io(job.command, &error)
-                .on(path.display().to_string())
+    let opened = OpenOptions::new().write(true).create_new(made).open(path);
+    opened.map_err(|error| {
+        let failure = Failure::from_io(job.command, &error).on(path.display().to_string());
+        match made {
+            true => failure
                 .needing("a directory in which a file can be made")
-                .cured_by("check the path and its permissions, or name another one")
-        })?;
-    }
+                .cured_by("check the path and its permissions, or name another one"),
+            false => failure
+                .needing("a file that can be written")
+                .cured_by("check its permissions, or name another one"),
+        }
+    })
+}
+
+fn fill_one(job: &Job, want: &Want, file: &File) -> Result<(), Failure> {
+    let path = &want.place.path;
     if want.size == 0 {
         return Ok(());
     }
@@ -111,7 +121,7 @@ fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
         path.display()
     ));
     let start = first_block(job, want);
-    fill_block(want, start).map_err(|error| {
+    fill_block(want, file, start).map_err(|error| {
         Failure::from_io(job.command, &error)
             .on(path.display().to_string())
             .needing("a file that can be written, and room on its file system")
@@ -136,12 +146,11 @@ fn first_block(job: &Job, want: &Want) -> u64 {
 }
 
 /// Writes from the last byte that exists to the block that begins at `start`. The loop makes whole blocks only.
-fn fill_block(want: &Want, start: u64) -> io::Result<()> {
+fn fill_block(want: &Want, file: &File, start: u64) -> io::Result<()> {
     let mut at = want.place.size;
     if at >= start {
         return Ok(());
     }
-    let file = OpenOptions::new().write(true).open(&want.place.path)?;
     let zeros = vec![0; (start - at).min(REQUEST_MAX) as usize];
     while at < start {
         let part = &zeros[..(start - at).min(REQUEST_MAX) as usize];

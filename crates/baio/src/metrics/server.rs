@@ -153,11 +153,9 @@ fn listen(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
     let address = SocketAddrUnix::new(path)?;
     make_way(path, &address)?;
     let listener = socket()?;
-    // What is bound has the mode of the descriptor, less the umask (unix_bind, net/unix/af_unix.c): never is it open to others.
-    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
-    rustix::net::bind(&listener, &address)?;
-    let listening = fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-        .and_then(|()| Ok(rustix::net::listen(&listener, BACKLOG)?))
+    baio_process::descriptor::bind(&listener, path, Mode::RUSR | Mode::WUSR)?;
+    let listening = rustix::net::listen(&listener, BACKLOG)
+        .map_err(io::Error::from)
         .and_then(|()| identity_of(path));
     match listening {
         Ok(identity) => Ok((listener, identity)),

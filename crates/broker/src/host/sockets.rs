@@ -54,8 +54,7 @@ impl Listener {
             let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let fd = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
             let _ = rustix::fs::unlink(&beside);
-            rustix::net::bind(&fd, &SocketAddrUnix::new(&beside)?)?;
-            rustix::fs::chmod(&beside, Mode::from_raw_mode(mode))?;
+            baio_process::descriptor::bind(&fd, &beside, Mode::from_raw_mode(mode))?;
             rustix::net::listen(&fd, BACKLOG)?;
             let inode = inode_of(&beside)?;
             rustix::fs::rename(&beside, path)?;

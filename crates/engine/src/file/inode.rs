@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use baio_process::kernel::{self, Feature};
 use baio_process::signals;
-use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::durable;
@@ -128,6 +128,15 @@ impl Inode {
             return true;
         };
         rustix::fs::seek(fd, SeekFrom::Start(end)) != Err(rustix::io::Errno::INVAL)
+    }
+
+    pub(super) fn permissions(&self) -> Result<u32, Errno> {
+        let stat = rustix::fs::fstat(self.any_fd()?)?;
+        Ok(Mode::from_raw_mode(stat.st_mode).bits())
+    }
+
+    pub(super) fn set_permissions(&self, mode: u32) -> Result<(), Errno> {
+        Ok(rustix::fs::fchmod(self.any_fd()?, Mode::from_raw_mode(mode))?)
     }
 
     pub(super) fn owner_uid(&self) -> Option<u32> {

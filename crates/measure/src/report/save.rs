@@ -47,7 +47,7 @@ impl Shelf {
         }
         // Before anything is measured.
         let (_, fresh) = shelf.places(JSON);
-        let tried = File::create(&fresh).and_then(|_| fs::remove_file(&fresh));
+        let tried = new_file(&fresh).and_then(|_| fs::remove_file(&fresh));
         tried.map_err(|error| refused(&shelf.json(), &error))?;
         Ok(shelf)
     }
@@ -122,7 +122,7 @@ impl Shelf {
         }
         // The name stays with the report until the new one takes it.
         let linked = fs::hard_link(self.json(), &fresh);
-        let there = linked.or_else(|_| fs::copy(self.json(), &fresh).map(drop));
+        let there = linked.or_else(|_| write(&fresh, &fs::read(self.json())?));
         there.and_then(|()| fs::rename(&fresh, &old)).map_err(|error| {
             let _ = fs::remove_file(&fresh);
             refused(&old, &error)
@@ -152,8 +152,14 @@ fn has_figures(record: &Record) -> bool {
     rows.any(|row| row.ours.is_some())
 }
 
+/// A file of ours by a name that others can guess. What stands there is removed and never opened: a link might lead anywhere.
+fn new_file(path: &Path) -> std::io::Result<File> {
+    let _ = fs::remove_file(path);
+    File::create_new(path)
+}
+
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = new_file(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -228,6 +234,23 @@ mod tests {
                 .iter()
                 .all(|entry| entry.file_name().to_string_lossy().starts_with("report."))
         );
+    }
+
+    /// The names under which files are written can be guessed.
+    #[test]
+    fn a_link_in_the_place_of_a_new_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "somebody's").unwrap();
+        let link = |name: &str| {
+            let fresh = dir.path().join(format!(".{name}.{}.new", std::process::id()));
+            std::os::unix::fs::symlink(&other, fresh).unwrap();
+        };
+        link(JSON);
+        let shelf = Shelf::at(dir.path()).unwrap();
+        [JSON, HTML].into_iter().for_each(link);
+        shelf.save(&record(false), false).unwrap();
+        assert_eq!(fs::read_to_string(other).unwrap(), "somebody's");
     }
 
     #[test]

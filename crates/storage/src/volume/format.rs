@@ -77,8 +77,11 @@ pub(crate) fn format(engine: &mut Engine, path: &Path, format: &Format) -> Resul
             if !format.force {
                 refuse_occupied(engine, &device, format)?;
             }
-            permit(&device, path, format.mode)?;
-            write_volume(engine, &device, format)
+            let permission = Permission::asked(&device, format.mode)?;
+            let made = write_volume(engine, &device, format)?;
+            // Only now: whoever may open it from here on finds a volume, and nothing of what was there.
+            permission.give(&device)?;
+            Ok(made)
         })();
         device.close(engine);
         made
@@ -103,18 +106,34 @@ fn make_file(path: &Path) -> Result<()> {
     })
 }
 
-/// Gives the file the permissions that were asked for. Those of a device are not a format's to change: they last until the next start.
-fn permit(device: &Device, path: &Path, mode: Option<u32>) -> Result<()> {
-    let Some(mode) = mode else { return Ok(()) };
-    if device.file.kind() != Kind::Regular {
-        return Err(Error::new(
-            "change the permissions of",
-            device.name(),
-            Errno::EOPNOTSUPP,
-        ));
+/// The permissions that were asked for. They are given by the descriptor that is held: its path may lead elsewhere by now.
+struct Permission(Option<u32>);
+
+impl Permission {
+    /// Before anything is written: may they be given? Those of a device are not a format's to change: they last until the next start.
+    fn asked(device: &Device, mode: Option<u32>) -> Result<Permission> {
+        let permission = Permission(mode);
+        if mode.is_some() {
+            if device.file.kind() != Kind::Regular {
+                return Err(refused(device, Errno::EOPNOTSUPP));
+            }
+            let has = device.file.permissions().map_err(|errno| refused(device, errno))?;
+            Permission(Some(has)).give(device)?;
+        }
+        Ok(permission)
     }
-    rustix::fs::chmod(path, mode.into())
-        .map_err(|errno| Error::new("change the permissions of", device.name(), Errno::from(errno)))
+
+    fn give(&self, device: &Device) -> Result<()> {
+        let Some(mode) = self.0 else { return Ok(()) };
+        device
+            .file
+            .set_permissions(mode)
+            .map_err(|errno| refused(device, errno))
+    }
+}
+
+fn refused(device: &Device, errno: Errno) -> Error {
+    Error::new("change the permissions of", device.name(), errno)
 }
 
 /// Formats a simulated disk.

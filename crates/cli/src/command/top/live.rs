@@ -18,6 +18,7 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::rates::{HEADINGS, Look, View};
@@ -63,6 +64,9 @@ pub(super) fn run(watched: Watched) -> Result<(), Failure> {
         }
     };
     baio_process::thread::named("looks").start(watch).map_err(failed)?;
+    let flags = signals.clone();
+    let guard = move || guard(&flags);
+    baio_process::thread::named("guard").start(guard).map_err(failed)?;
 
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let heard = || signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));
@@ -74,6 +78,30 @@ pub(super) fn run(watched: Watched) -> Result<(), Failure> {
         end_by(*signal);
     }
     ended.and(restored)
+}
+
+/// Ends the program where the loop that shows does not: it stays in `crossterm` for ever once its terminal is gone.
+fn guard(signals: &[(i32, Arc<AtomicBool>)]) {
+    let mut late = 0;
+    loop {
+        std::thread::sleep(INTERVAL);
+        let heard = signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));
+        let signal = heard.map(|(signal, _)| *signal).or_else(|| is_gone().then_some(SIGHUP));
+        let Some(signal) = signal else { continue };
+        // Once more, so that a loop that is there still leaves the terminal as it was.
+        if late > 0 {
+            end_by(signal);
+        }
+        late += 1;
+    }
+}
+
+/// Has nobody the other end of the terminal any more?
+fn is_gone() -> bool {
+    let input = io::stdin();
+    let mut polled = [PollFd::new(&input, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0)
 }
 
 fn show(
