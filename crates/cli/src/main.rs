@@ -20,11 +20,18 @@ mod args;
 mod closed;
 mod command;
 mod operands;
+mod trial;
 mod usage;
 
 fn main() -> ExitCode {
     // Before anything: whatever is written beyond `ulimit -f` fails, and does not end the program.
     baio_process::signals::ignore_file_limit();
+    if let Some(status) = trial::trial() {
+        return status;
+    }
+    if let Err(failure) = trial::settle() {
+        return Output::Text.tell_failure(&failure).into();
+    }
     // The report runs each measured side in a process of its own, which is this program again.
     if let Some(status) = baio_measure::worker() {
         return status;

@@ -70,6 +70,49 @@ fn a_filter_that_refuses_rings_is_named() {
     assert_eq!(backend(&told, "uring")["cure"], uring["cure"]);
 }
 
+/// Who asks for a ring is killed: another process asks first, and every command goes on without.
+#[test]
+fn a_filter_that_kills_is_named() {
+    let _alone = alone();
+    let deadly = || Confined::new().dies_of(RING);
+    let told = doctor(deadly(), &["--json"]).succeeds().json();
+    assert_ne!(told["backend"], "uring");
+    let uring = rejected(&told, "uring");
+    has(&uring["reason"], &["EPERM"]);
+    if !rings_are_disabled() {
+        has(&uring["cause"], &["seccomp"]);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    std::fs::write(&path, [7; 8192]).unwrap();
+    let line = format!("stress {} --rw randread --mode kernel --once --json", path.display());
+    let command = &line.split(' ').collect::<Vec<_>>()[..];
+    std::fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let told = Done(deadly().run(BAIO, command)).succeeds().json();
+    assert_ne!(told["backend"], "uring");
+    let forced = Done(deadly().run(BAIO, &[command, &["--backend", "uring"]].concat()));
+    let errors = forced.errors();
+    assert!(forced.status() != 0 && format!("{errors}{}", String::from_utf8_lossy(forced.out())).contains("seccomp"));
+}
+
+#[test]
+fn the_environment_names_the_backend() {
+    let place = support::Place::new();
+    let told = place
+        .shell(&format!("BAIO_BACKEND=threads {BAIO} doctor --json"))
+        .succeeds()
+        .json();
+    assert_eq!(told["backend"], "threads");
+    place
+        .shell(&format!(
+            "{BAIO} format vol --size 16M && BAIO_BACKEND=sync {BAIO} create vol#a --size 1M"
+        ))
+        .succeeds();
+    let refused = place.shell(&format!("BAIO_BACKEND=best {BAIO} list vol"));
+    assert_eq!(refused.status(), 2);
+    assert!(refused.errors().contains("BAIO_BACKEND=best"), "{}", refused.errors());
+}
+
 #[test]
 fn a_filter_that_hides_rings_is_named() {
     let _alone = alone();

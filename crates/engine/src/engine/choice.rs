@@ -1,5 +1,7 @@
 //! What an engine is started with: which backend, and how large. The better backends are tried first.
 
+use std::sync::OnceLock;
+
 use baio_process::kernel;
 
 use crate::affinity::Affinity;
@@ -13,6 +15,11 @@ use crate::error::{Errno, SetupError};
 
 /// Beyond this, [`Config::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
 const POOL_THREADS_MAX: u32 = 1 << 20;
+
+/// What a program has said of all backends ([`Choice::rule`]).
+static RULE: OnceLock<(Choice, Ask)> = OnceLock::new();
+/// May this backend be tried here?
+type Ask = fn(Choice) -> Result<(), SetupError>;
 
 /// Which backend to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +53,19 @@ impl Choice {
         }
     }
 
+    /// For a program, before its first engine: what [`Choice::Auto`] is in this process, and who is asked before a backend is tried. A
+    /// filter of system calls may kill whoever tries one. Only the first word counts.
+    pub fn rule(auto: Choice, ask: fn(Choice) -> Result<(), SetupError>) {
+        let _ = RULE.set((auto, ask));
+    }
+
     /// Starts the backend; with `Auto` the best that starts, and then `rejected` says why the better ones did not.
     pub(super) fn start(self, config: &Config, rejected: &mut Vec<Rejected>) -> Result<Box<dyn Backend>, SetupError> {
+        match RULE.get() {
+            Some((auto, _)) if self == Choice::Auto && *auto != Choice::Auto => return auto.start(config, rejected),
+            Some((_, ask)) if self != Choice::Auto => ask(self)?,
+            _ => {}
+        }
         let threads = config.pool_threads.min(POOL_THREADS_MAX);
         let limits = Limits {
             wide: threads * 4,
