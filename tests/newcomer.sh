@@ -54,6 +54,8 @@ reason() { # line
     *COMMIT* | *" REV") echo "it needs a commit of yours" ;;
     "sudo "*) echo "it changes the machine" ;;
     "baio serve /tmp/vol.img --socket /tmp/vol.sock") echo "it serves until it is stopped; docs/serving.md does so in the background too" ;;
+    .ci/kernels* | .ci/guest*) echo "it takes hours; a part of it is a step of .ci/run of its own" ;;
+    *" powercut --"*) echo "it takes minutes; a step of .ci/long of its own" ;;
     "cargo semver-checks "*) echo "a step of .ci/long of its own" ;;
     esac
 }
