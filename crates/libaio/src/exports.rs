@@ -150,7 +150,14 @@ pub unsafe extern "C" fn io_pgetevents(
 
 /// # Safety
 /// As for [`io_getevents`].
-unsafe fn events_of(context: usize, mut wait: Wait, mask: Option<u64>, by_kernel: impl Fn(&Wait) -> c_int) -> c_int {
+unsafe fn events_of(context: usize, mut wait: Wait, mask: Option<u64>, ask: impl Fn(&Wait) -> c_int) -> c_int {
+    // Who will not wait is not woken. The kernel says EINTR of whoever has found nothing and has work of a ring to do, as a thread of ours
+    // has now and then (`signal_pending`, fs/aio.c).
+    let by_kernel = |wait: &Wait| match ask(wait) {
+        // SAFETY: the caller's promise.
+        told if told == raw(Errno::EINTR) && unsafe { is_never(wait.limit) } => 0,
+        told => told,
+    };
     let Some(entered) = registry::enter(context) else {
         return by_kernel(&wait);
     };
@@ -162,7 +169,7 @@ unsafe fn events_of(context: usize, mut wait: Wait, mask: Option<u64>, by_kernel
             Side::Ring(ring) => keeping_errno(|| unsafe { get_events(ring, &wait, mask) }),
             Side::Kernel => {
                 // SAFETY: the caller's promise.
-                match unsafe { entered.events_of_kernel(&entered, &wait, is_never(wait.limit), &by_kernel) } {
+                match unsafe { entered.events_of_kernel(&entered, &wait, is_never(wait.limit), by_kernel) } {
                     Ok(told) => told,
                     // It goes over: the rest comes from the ring.
                     Err((more, slept)) => {

@@ -353,6 +353,7 @@ fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, s
         tv_sec: 0,
         tv_nsec: dice.of(&[0, 0, 1, 50_000]),
     };
+    let waits = limit.tv_nsec > 0;
     let limit = &raw mut limit;
     let which = dice.roll(16);
     // The original looks into the memory of whatever context it is to take events of.
@@ -405,7 +406,7 @@ fn call(library: &Library, world: &mut World, dice: &mut Dice, context: usize, s
             }
         }
     };
-    let told = known::woken(told);
+    let told = known::woken(told, waits);
     let ring = steps::ring(context);
     let waiting = ring.tail != ring.head;
     let known = if unknown == context { "its own" } else { "unknown" };

@@ -35,9 +35,9 @@ pub(crate) fn may_take_from_none(library: &Library, context: Context) -> bool {
 }
 
 /// "EINTR": a ring of ours, at work in this thread, has woken it in a wait of the kernel's own for a context that has not gone over, which
-/// found nothing.
-pub(crate) fn woken(told: i32) -> i32 {
-    if told == -libc::EINTR { 0 } else { told }
+/// found nothing. Who will not wait is not woken.
+pub(crate) fn woken(told: i32, waits: bool) -> i32 {
+    if told == -libc::EINTR && waits { 0 } else { told }
 }
 
 /// "An event fd": so long may its signal come after its event.
