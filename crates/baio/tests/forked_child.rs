@@ -6,6 +6,7 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use baio::{Access, CreateOptions, Durability, Errno, File, Link, Log, LogOptions, Remote, Segment, Wait};
@@ -97,7 +98,7 @@ fn in_a_child(work: impl FnOnce() -> i32) {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: as above. A call that waits for ever ends the child by SIGALRM.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(20) };
         let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(100);
         // SAFETY: no handler of the parent's runs.
         unsafe { libc::_exit(status) };
@@ -155,5 +156,31 @@ fn a_child_is_refused_by_a_link_to_a_broker_too() {
     let served = Served::new(|_| {});
     let link = served.connect();
     story(&link, None);
+    link.close().unwrap();
+}
+
+/// A thread of the child uses the link at any moment while others are forked there: none of these waits for what it holds.
+#[test]
+fn a_childs_child_is_refused_too() {
+    let (_dir, path) = common::image(64 << 20);
+    let link = Remote::open(&path).unwrap();
+    let (of_child, is_over) = (link.clone(), AtomicBool::new(false));
+    in_a_child(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    of_child.in_flight();
+                }
+            });
+            for _ in 0..100 {
+                in_a_child(|| {
+                    let refused = of_child.list().wait();
+                    i32::from(!refused.is_err_and(|error| error.errno() == Some(Errno::ECHILD)))
+                });
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        0
+    });
     link.close().unwrap();
 }

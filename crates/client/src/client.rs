@@ -46,7 +46,7 @@ pub struct Client<K: Carrier> {
     life: Life,
     state: Mutex<State<K>>,
     /// What a forked child has in the place of its parent's state, whose lock a thread that is not there may hold.
-    childs: OnceLock<Mutex<State<K>>>,
+    childs: Child<K>,
     pub(crate) shared: Arc<Between<K>>,
     pub(crate) carrier: K,
     core: u32,
@@ -55,6 +55,27 @@ pub struct Client<K: Carrier> {
     pub(crate) telling: AtomicUsize,
     /// Was the helper started? Looked at without the lock by each poll.
     pub(crate) has_helper: AtomicBool,
+}
+
+/// A forked child's state, if there is one.
+type Child<K> = OnceLock<Box<OfChild<K>>>;
+
+struct OfChild<K: Carrier> {
+    /// The child that it is of.
+    life: Life,
+    state: Mutex<State<K>>,
+    /// And what a child of that one has.
+    childs: Child<K>,
+}
+
+impl<K: Carrier> OfChild<K> {
+    fn new(shared: &Arc<Between<K>>) -> OfChild<K> {
+        OfChild {
+            life: Life::now(),
+            state: Mutex::new(State::of_a_child(shared)),
+            childs: OnceLock::new(),
+        }
+    }
 }
 
 impl<K: Carrier> Client<K> {
@@ -89,9 +110,20 @@ impl<K: Carrier> Client<K> {
     pub(crate) fn lock(&self) -> Guard<'_, K> {
         let state = match self.is_forked() {
             false => &self.state,
-            true => self.childs.get_or_init(|| Mutex::new(State::of_a_child(&self.shared))),
+            true => self.state_of_this_child(),
         };
         state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_of_this_child(&self) -> &Mutex<State<K>> {
+        let mut at = &self.childs;
+        loop {
+            let child = at.get_or_init(|| Box::new(OfChild::new(&self.shared)));
+            if !child.life.is_over() {
+                return &child.state;
+            }
+            at = &child.childs;
+        }
     }
 
     /// Is this a forked child of the process whose client it is? It takes nothing then ([`Client::refusal`]), and touches nothing that is
