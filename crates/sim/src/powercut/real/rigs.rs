@@ -257,7 +257,7 @@ impl Rig for Thin {
 
     fn strike(&mut self, _: &mut Random) -> Result<Strike, Failure> {
         let neighbour = fs::File::options().write(true).open(self.neighbour.path())?;
-        let bytes = vec![1; 64 << 10];
+        let bytes = vec![1; 1 << 20];
         // Until the pool is full, which the sync says, or the neighbour is.
         for at in (0..DEVICE_BYTES).step_by(bytes.len()) {
             let written = neighbour.write_all_at(&bytes, at);
