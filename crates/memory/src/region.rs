@@ -208,14 +208,15 @@ fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
     // Nobody executes it. With `vm.memfd_noexec` at 2 the first kernels that have it make no memfd for who does not say so, and
     // later ones none that could be executed. Linux before 6.3 knows neither flag nor setting.
     let memory = |flags| baio_process::descriptor::memory("baio-region", flags);
-    let mut sealed = Err(rustix::io::Errno::INVAL);
+    let mut sealed = None;
     kernel::tried(Feature::NoexecSeal, || {
-        sealed = memory(flags | MemfdFlags::NOEXEC_SEAL);
-        !matches!(sealed, Err(rustix::io::Errno::INVAL))
+        sealed = memory(flags | MemfdFlags::NOEXEC_SEAL).ok();
+        sealed.is_some()
     });
     let fd = match sealed {
-        Err(rustix::io::Errno::INVAL) => memory(flags)?,
-        made => made?,
+        Some(made) => made,
+        // What is wrong is told here, if it was not the flag.
+        None => memory(flags)?,
     };
     // A limit of file sizes holds for it too.
     signals::outlasting_limits(|| rustix::fs::ftruncate(&fd, len as u64))?;

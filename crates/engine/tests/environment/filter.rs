@@ -1,7 +1,25 @@
 //! A seccomp filter on one thread: what a kernel, a container or a policy may refuse is refused here.
 
+#![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
+
 /// From now on these system calls fail with `errno` in this thread, and in those that it starts.
 pub(crate) fn forbid(calls: &[libc::c_long], errno: i32) {
+    let all: Vec<_> = calls.iter().map(|&call| (call, Which::All)).collect();
+    forbid_some(&all, errno);
+}
+
+/// Which calls of a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    All,
+    /// Whose argument of this place, counted from 0, is this.
+    Argument(u32, u32),
+    /// Whose argument of this place has one of these bits.
+    Bits(u32, u32),
+}
+
+/// As [`forbid`], by number and argument.
+pub(crate) fn forbid_some(calls: &[(libc::c_long, Which)], errno: i32) {
     let filter = program(calls, errno);
     let program = libc::sock_fprog {
         len: filter.len() as u16,
@@ -15,30 +33,37 @@ pub(crate) fn forbid(calls: &[libc::c_long], errno: i32) {
     }
 }
 
-fn program(calls: &[libc::c_long], errno: i32) -> Vec<libc::sock_filter> {
+fn program(calls: &[(libc::c_long, Which)], errno: i32) -> Vec<libc::sock_filter> {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
         jt,
         jf,
         k,
     };
-    // The number of the call comes first in `struct seccomp_data`.
-    let mut steps = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
-    for (index, &call) in calls.iter().enumerate() {
-        let to_the_end = (calls.len() - index) as u8;
-        steps.push(step(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            to_the_end,
-            0,
-            call as u32,
-        ));
-    }
-    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
-    steps.push(step(
+    let load = |at: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let refuse = step(
         libc::BPF_RET | libc::BPF_K,
         0,
         0,
         libc::SECCOMP_RET_ERRNO | errno as u32,
-    ));
+    );
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let mut steps = Vec::new();
+    for &(call, which) in calls {
+        // `struct seccomp_data`: the number of the call comes first, the arguments at 16, of 64 bits each; the lower half counts.
+        let (at, how, value) = match which {
+            Which::All => (0, equal, call as u32),
+            Which::Argument(place, value) => (16 + 8 * place, equal, value),
+            Which::Bits(place, bits) => (16 + 8 * place, libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, bits),
+        };
+        steps.extend([
+            load(0),
+            step(equal, 0, 3, call as u32),
+            load(at),
+            step(how, 0, 1, value),
+            refuse,
+        ]);
+    }
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
     steps
 }
