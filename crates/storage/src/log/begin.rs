@@ -123,6 +123,17 @@ impl LogPart {
         Ok(part)
     }
 
+    /// Whoever carries out its I/Os can write blocks that are smaller than [`LogOptions::block_bytes`], which an older log may have.
+    pub fn take_smaller_blocks(&mut self) {
+        self.takes_smaller = true;
+    }
+
+    /// The blocks of the log that it has found, or is making.
+    #[must_use]
+    pub fn block_bytes(&self) -> Option<u32> {
+        self.header.map(|header| header.block_bytes)
+    }
+
     fn of(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> LogPart {
         LogPart {
             shared: Arc::new(Shared::new(Front::new(arena), Recent::new(options.recent_bytes))),
@@ -143,6 +154,7 @@ impl LogPart {
             truncated_for: 0,
             block_buffer: None,
             only_looks: false,
+            takes_smaller: false,
             maker: None,
             gather_since: None,
             now: Time(0),

@@ -176,7 +176,7 @@ impl fmt::Display for LogError {
             LogError::BlockBytes { log, device } => {
                 write!(
                     f,
-                    "the log has blocks of {log} bytes, and the device writes {device}: copy the log's records into a new one"
+                    "the log has blocks of {log} bytes, and the device writes {device}: in a plain file or on a device open it with both descriptions (through the page cache it is read and goes on), else copy the log's records into a new one"
                 )
             }
             LogError::BadOptions(what) => f.write_str(what),

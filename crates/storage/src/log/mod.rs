@@ -309,6 +309,8 @@ pub struct LogPart {
     block_buffer: Option<Buffer>,
     /// Nothing is written.
     only_looks: bool,
+    /// Its caller can write blocks that are smaller than the device's.
+    takes_smaller: bool,
     /// Makes a log where none was ever made.
     maker: Option<Maker>,
     /// Every record of the open batch has come after this time.

@@ -92,7 +92,7 @@ impl LogPart {
         if let Some(unread) = self.headers.unread().filter(|_| self.options.salvage) {
             return Err(unread.into());
         }
-        if self.options.block_bytes > header.block_bytes && !self.only_looks {
+        if self.options.block_bytes > header.block_bytes && !self.only_looks && !self.takes_smaller {
             return Err(LogError::BlockBytes {
                 log: header.block_bytes,
                 device: self.options.block_bytes,

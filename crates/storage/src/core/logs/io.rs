@@ -71,7 +71,7 @@ impl Core {
                 Some((LogIo { log: key, id, kind }, memory))
             });
             let Some((io, memory)) = next else { return };
-            let handle = log.handle;
+            let (handle, block) = (log.handle, log.part.block_bytes());
             let (op, durability) = match io.kind {
                 LogIoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
                 LogIoKind::Write { offset, .. } => (SegmentOp::Write { offset }, Durability::Data),
@@ -80,7 +80,7 @@ impl Core {
             };
             let request = SegmentRequest {
                 durability,
-                mode: self.log_mode(handle),
+                mode: self.log_mode(handle, block),
                 ..SegmentRequest::new(handle, op, memory)
             };
             if let Err(request) = self.enter(Owner::Log(io), request) {
@@ -93,10 +93,12 @@ impl Core {
         }
     }
 
-    /// A file system without direct I/O keeps the log in its own cache, and durable writes reach the device all the same.
-    fn log_mode(&self, handle: Handle) -> Mode {
+    /// A file system without direct I/O keeps the log in its own cache, and durable writes reach the device all the same. So it goes with a
+    /// log that was made on a device of smaller sectors: the kernel writes whole ones.
+    fn log_mode(&self, handle: Handle, block: Option<u32>) -> Mode {
         match self.objects.get(handle).map(|object| &object.target) {
             Some(Target::Plain(file)) if !file.gives(Caching::Direct) => Mode::Kernel,
+            Some(Target::Plain(file)) if block.is_some_and(|block| block < file.direct_limits().offset) => Mode::Kernel,
             _ => Mode::Direct,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use baio_engine::Kind;
+use baio_engine::{Caching, Kind};
 
 use super::{ENTRIES, LogQuestion, OpenLog};
 use crate::core::Core;
@@ -82,11 +82,15 @@ impl Core {
             let part = part(self, size_bytes);
             part.map_err(|error| Error::of_log(what, &name, error))
         });
-        let part = part.inspect_err(|_| {
+        let mut part = part.inspect_err(|_| {
             if let Target::Plain(file) = &target {
                 file.unlock();
             }
         })?;
+        if matches!(&target, Target::Plain(file) if file.gives(Caching::Kernel)) {
+            // By the kernel's page cache (`log_mode`).
+            part.take_smaller_blocks();
+        }
         let handle = self.objects.add(name, access, target);
         self.objects.set_log(handle, true);
         let entries = ENTRIES + options.window;
