@@ -372,3 +372,30 @@ fn the_size_of_a_durable_copy_is_durable_too() {
         assert_eq!(calls(flag), unsafe_calls + 1, "{flag}");
     }
 }
+
+/// A direct copy opens its output twice. What the umask leaves of a new file's mode is for who opens it later, as with GNU dd.
+#[test]
+fn a_direct_output_may_be_made_under_any_umask() {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let bytes = random_bytes(8192 + 100, 3);
+    place.write("in", &bytes);
+    set_permissions(place.path(""), Permissions::from_mode(0o777)).unwrap();
+    place
+        .shell(&format!("cp {BAIO} baio && chmod 755 baio && chmod 644 in"))
+        .succeeds();
+    let user = match rustix::process::geteuid().is_root() {
+        true => "setpriv --reuid=65534 --regid=65534 --clear-groups",
+        false => "",
+    };
+    for umask in [0o000, 0o222, 0o444, 0o277, 0o777] {
+        let copy = format!("umask {umask:o}; ./baio dd if=in of=o{umask:o} bs=4096 oflag=direct");
+        place.shell(&format!("{user} sh -c '{copy}'")).succeeds();
+        let made = place.path(&format!("o{umask:o}"));
+        assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o666 & !umask);
+        let readable = format!("{user} chmod 644 o{umask:o}");
+        place.shell(&readable).succeeds();
+        assert_eq!(std::fs::read(&made).unwrap(), bytes);
+    }
+}

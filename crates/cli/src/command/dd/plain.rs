@@ -9,10 +9,10 @@
 //!
 //! Nothing is truncated here: that comes when everything else of the copy is known to work.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
@@ -244,6 +244,9 @@ fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Fi
         Creation::IfMissing if !is_device => Create::IfMissing,
         Creation::IfMissing | Creation::Never => Create::Never,
     };
+    if begin.flags.direct == Direct::Yes && create != Create::Never && path.symlink_metadata().is_err() {
+        return made_direct(path, begin);
+    }
     match File::open(path, &write_options(begin, create)) {
         // A file that may be written but not read is good enough, unless a block device had to be claimed.
         Err(error) if error.errno == Errno::EACCES && begin.flags.direct == Direct::No && path.is_file() => {
@@ -251,6 +254,26 @@ fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Fi
         }
         opened => opened,
     }
+}
+
+/// Makes a file for a direct copy, which opens it twice: whatever the umask leaves of its mode, that is of who opens it later.
+fn made_direct(path: &Path, begin: Begin<'_>) -> Result<File, SetupError> {
+    let said = |error: std::io::Error| unopened(begin.typed, &error);
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(said)?;
+    let mode = made.metadata().map_err(said)?.permissions();
+    let is_closed = mode.mode() & 0o600 != 0o600;
+    if is_closed {
+        made.set_permissions(Permissions::from_mode(0o600)).map_err(said)?;
+    }
+    let opened = File::open(path, &write_options(begin, Create::Never));
+    if is_closed {
+        made.set_permissions(mode).map_err(said)?;
+    }
+    opened
 }
 
 fn write_options(begin: Begin<'_>, create: Create) -> Open {
