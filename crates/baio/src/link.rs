@@ -360,13 +360,9 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     type Question: Unpin + Send;
 
-    /// Begins a command, for a newcomer or for who stands here in the line.
+    /// Begins a command.
     #[doc(hidden)]
-    fn ask(
-        &self,
-        command: Box<Command>,
-        place: &mut Option<WaitPlace>,
-    ) -> std::result::Result<Self::Question, NotAsked>;
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Self::Question, NotAsked>;
 
     /// Its answer, once, if it has come; else remembers whom to wake.
     #[doc(hidden)]
@@ -376,19 +372,22 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn leave(&self, question: Self::Question);
 
-    /// Queues a request for a future, a newcomer or who stands here in the line: nobody else takes its outcome, however soon that comes.
+    /// Queues a request for a future: nobody else takes its outcome, however soon that comes.
     #[doc(hidden)]
     fn start_awaited(
         &self,
         request: SegmentRequest,
         waker: &Waker,
-        place: &mut Option<WaitPlace>,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest>;
 
     /// Wakes `waker` when a slot has come free for it, and at `until` if whoever reaps sleeps in this link. Who has a place in the line
-    /// goes on from there by one of the two above, or leaves it by the next.
+    /// gives it up by one of the next two.
     #[doc(hidden)]
     fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>);
+
+    /// Who waited here has its slot.
+    #[doc(hidden)]
+    fn room_taken(&self, place: WaitPlace);
 
     /// Who waited here does so no more.
     #[doc(hidden)]
@@ -446,18 +445,6 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     fn may_bounce_later(&self, bytes: usize) -> bool {
         let _ = bytes;
         false
-    }
-
-    /// Wakes `waker` when there may be such a buffer, and at `until`. Who has a place in that line leaves it by the next.
-    #[doc(hidden)]
-    fn wake_when_memory(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
-        self.wake_when_room(place, waker, until);
-    }
-
-    /// Who waited here for memory has it, or wants it no more.
-    #[doc(hidden)]
-    fn leave_memory(&self, place: WaitPlace) {
-        self.leave_room(place);
     }
 
     /// A future has taken a buffer of the arena for its request, or has given it back.

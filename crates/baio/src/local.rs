@@ -156,8 +156,7 @@ impl Local {
 
     /// Submits, and sleeps until something ends or another thread wakes the future.
     fn sleep_till_rung(&self, alarm: &Alarm) -> Result<()> {
-        self.settle_lines();
-        let wait = if alarm.fall_asleep() && !self.lapse() {
+        let wait = if alarm.fall_asleep() {
             self.wait_for_next(u32::from(self.in_flight() > 0))
         } else {
             Wait::No
@@ -177,12 +176,12 @@ impl Local {
         match borrowed.as_mut() {
             Some(core) => {
                 let done = act(core);
-                let owes = self.owes(core);
+                let (freed, free) = core.places_freed();
+                let ended = core.engine().completions();
                 drop(borrowed);
                 self.clear_up();
-                if owes {
-                    self.call_driver();
-                }
+                self.0.room.wake_if_freed(freed, free);
+                self.0.slots.wake_if_freed(ended, usize::MAX);
                 done
             }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
@@ -205,9 +204,9 @@ impl Local {
         self.0.core.try_borrow_mut().is_err()
     }
 
-    /// Is every place taken, or another's?
-    fn is_full(&self, place: Option<WaitPlace>) -> bool {
-        self.with(|core| Ok(!self.may_enter(core, place))).unwrap_or(false)
+    /// Is every slot taken?
+    fn is_full(&self) -> bool {
+        self.with(|core| Ok(core.is_full())).unwrap_or(false)
     }
 
     /// Wakes whoever waits for what the last turn has ended. The core is not borrowed here.
@@ -223,21 +222,9 @@ impl Local {
         self.take_ours();
     }
 
-    /// Is there a place of the table for who stands here in its line, or for a newcomer?
-    fn may_enter(&self, core: &Core, place: Option<WaitPlace>) -> bool {
-        let (_, free) = core.places_freed();
-        self.0.room.may_enter(place, free)
-    }
-
-    fn begin(&self, request: SegmentRequest, place: Option<WaitPlace>) -> std::result::Result<Ticket, SegmentRequest> {
-        let started = match self.0.core.try_borrow_mut().as_deref_mut() {
-            Ok(Some(core)) if self.may_enter(core, place) => core.start(request),
-            _ => Err(request),
-        };
-        if started.is_ok() {
-            self.call_driver();
-        }
-        started
+    /// So many slots have come free that no place of the table was behind.
+    pub(crate) fn requests_may_come(&self, count: usize) {
+        self.0.room.wake_next(count);
     }
 
     /// Those who wait for a slot of the engine.
@@ -324,8 +311,6 @@ impl Link for Local {
     }
 
     fn turn(&self, wait: Wait) -> Result<usize> {
-        // Who is called here is to be polled before this thread sleeps.
-        let wait = if self.settle_lines() { Wait::No } else { wait };
         let ended = self.with(|core| core.turn(wait));
         self.wake();
         ended
@@ -342,8 +327,8 @@ impl Link for Local {
 
     type Question = Question;
 
-    fn ask(&self, command: Box<Command>, place: &mut Option<WaitPlace>) -> std::result::Result<Question, NotAsked> {
-        if command.needs_a_slot() && self.is_full(*place) {
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Question, NotAsked> {
+        if command.needs_a_slot() && self.is_full() {
             return Err(NotAsked::Full(command));
         }
         let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *command)));
@@ -427,7 +412,14 @@ impl Link for Local {
     }
 
     fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        self.begin(request, None)
+        let started = match self.0.core.try_borrow_mut().as_deref_mut() {
+            Ok(Some(core)) => core.start(request),
+            _ => Err(request),
+        };
+        if started.is_ok() {
+            self.call_driver();
+        }
+        started
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
@@ -445,12 +437,8 @@ impl Link for Local {
         &self,
         request: SegmentRequest,
         waker: &Waker,
-        place: &mut Option<WaitPlace>,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
-        let ticket = self.begin(request, *place)?;
-        if let Some(place) = place.take() {
-            self.0.room.served(place);
-        }
+        let ticket = self.start(request)?;
         Ok((ticket, self.poll(ticket, waker)))
     }
 
@@ -459,6 +447,10 @@ impl Link for Local {
         if until.is_some() {
             self.call_driver(); // It may have to wake up sooner.
         }
+    }
+
+    fn room_taken(&self, place: WaitPlace) {
+        self.0.room.served(place);
     }
 
     fn leave_room(&self, place: WaitPlace) {

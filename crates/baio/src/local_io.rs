@@ -150,14 +150,9 @@ impl Work {
         }
         let tag = ours.next_tag();
         let mut given = Some(request.tagged(tag));
-        let submitted = self.link.with(|core| {
-            let engine = core.engine_mut();
-            let may = self.link.slots().may_enter(self.place, engine.free_slots().0);
-            Ok(given.take().map(|request| match may {
-                true => engine.submit(request),
-                false => Err(request),
-            }))
-        });
+        let submitted = self
+            .link
+            .with(|core| Ok(given.take().map(|request| core.engine_mut().submit(request))));
         match (submitted, given) {
             (Ok(Some(Ok(id))), _) => {
                 let entry = Entry::UnderWay(id, Some(context.waker().clone()));
@@ -423,6 +418,8 @@ impl Local {
         if ended.is_empty() {
             return;
         }
+        // The table refuses requests too while streams and timers have all slots of the engine.
+        self.requests_may_come(ended.len());
         let mut fired = Vec::new();
         self.ours().note(&mut ended, &mut fired);
         drop(ended);

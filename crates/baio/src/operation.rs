@@ -123,7 +123,7 @@ impl<L: Link, T> Operation<L, T> {
             let fault = self.on.link().refusal().unwrap_or(Fault::NobodyDrives);
             return Poll::Ready(Err(self.failed(fault)));
         }
-        match self.on.link().ask(command, &mut self.place) {
+        match self.on.link().ask(command) {
             Ok(question) => {
                 // It may do without the place that it waited for.
                 self.leave_room();

@@ -47,8 +47,6 @@ pub struct Request<L: Link, B: IoBuf> {
     cancelled: bool,
     /// Where it waits for a slot.
     place: Option<WaitPlace>,
-    /// Where it waits for a buffer of the arena.
-    memory_place: Option<WaitPlace>,
     buffer: PhantomData<fn() -> B>,
 }
 
@@ -90,7 +88,6 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             bounced: false,
             cancelled: false,
             place: None,
-            memory_place: None,
             buffer: PhantomData,
         }
     }
@@ -195,18 +192,19 @@ impl<L: Link, B: IoBuf> Request<L, B> {
                 Ok(behind) => Some(behind),
                 // Others under way hold what it needs, and give it back.
                 Err(_) if must_copy && link.may_bounce_later(asked) => {
-                    self.leave_room(); // A place that came free is another's.
-                    return self.wait_for_memory(request, context);
+                    // It wants memory: a place that came free is another's. It stands behind those who want that alone.
+                    self.leave_room();
+                    return self.wait_for_room(request, context);
                 }
                 Err(error) => return Poll::Ready(self.refused_by(request, error)),
             },
             false => None,
         };
-        if let Some(place) = self.memory_place.take() {
-            link.leave_memory(place); // There may be more, for the next.
-        }
-        match link.start_awaited(request, context.waker(), &mut self.place) {
+        match link.start_awaited(request, context.waker()) {
             Ok((ticket, polled)) => {
+                if let Some(place) = self.place.take() {
+                    link.room_taken(place);
+                }
                 if behind.is_some() {
                     link.count_bounce(asked);
                     link.note_bounce(true);
@@ -247,31 +245,9 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         Poll::Pending
     }
 
-    fn wait_for_memory(
-        &mut self,
-        request: SegmentRequest,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Done<B>, Failed<B>>> {
-        let link = self.opened.link();
-        if request.deadline.is_some_and(|at| at <= link.now()) {
-            return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
-        }
-        link.wake_when_memory(&mut self.memory_place, context.waker(), request.deadline);
-        self.stage = Stage::Fresh(request);
-        Poll::Pending
-    }
-
     fn leave_room(&mut self) {
         if let Some(place) = self.place.take() {
             self.opened.link().leave_room(place);
-        }
-    }
-
-    /// It waits for nothing any more.
-    fn leave_lines(&mut self) {
-        self.leave_room();
-        if let Some(place) = self.memory_place.take() {
-            self.opened.link().leave_memory(place);
         }
     }
 
@@ -442,7 +418,7 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
             })),
         };
         if polled.is_ready() {
-            this.leave_lines();
+            this.leave_room();
         }
         polled
     }
@@ -450,7 +426,7 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
 
 impl<L: Link, B: IoBuf> Drop for Request<L, B> {
     fn drop(&mut self) {
-        self.leave_lines();
+        self.leave_room();
         if let Stage::Started(started) = &self.stage {
             self.opened.link().abandon(started.ticket);
             if started.behind.is_some() {

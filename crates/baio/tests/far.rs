@@ -2,11 +2,8 @@
 
 mod common;
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use baio::{
@@ -216,40 +213,6 @@ fn who_finds_no_broker_is_told_why() {
     let one = Remote::connect_with(&served.socket, "served", &options).unwrap();
     why(&served.socket, "EAGAIN");
     drop(one);
-}
-
-async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
-    poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())).await
-}
-
-/// A request that waits for memory to be copied to sleeps, and ends at its deadline, or when there is some.
-#[test]
-fn who_waits_for_memory_sleeps() {
-    let served = Served::new(|_| {});
-    let volume = served.connect();
-    let a = segment(&volume, "a", 8 * MIB);
-    let frozen = volume.freeze().wait().unwrap();
-    let arena = volume.arena_free_bytes();
-    let (polls, mut held) = (AtomicU64::new(0), a.write_at(0, vec![1; arena]));
-    volume
-        .block_on(async {
-            assert!(is_pending(&mut held).await, "it waits for the thaw, with all memory");
-            let mut late = a.write_at(0, vec![2; 4096]).within(Duration::from_millis(100));
-            let late = poll_fn(|context| {
-                polls.fetch_add(1, Ordering::Relaxed);
-                Pin::new(&mut late).poll(context)
-            });
-            let late = late.await.unwrap_err();
-            assert_eq!((late.error.code(), late.buffer), ("ECANCELED", Some(vec![2; 4096])));
-            let polls = polls.load(Ordering::Relaxed);
-            assert!(polls < 100, "{polls} polls");
-            let mut next = a.write_at(4096, vec![3; 4096]);
-            assert!(is_pending(&mut next).await);
-            drop(frozen);
-            assert_eq!(held.await.unwrap().bytes, arena);
-            assert_eq!(next.await.unwrap().bytes, 4096);
-        })
-        .unwrap();
 }
 
 /// Memory that is not the arena's, of every kind, for reads and writes, direct and cached.

@@ -9,9 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use baio::{Address, File, Link, Local, Stream, Wait};
@@ -47,7 +45,6 @@ on_each_backend! {
     a_close_ends_what_waits_for_ever
     an_undriven_link_is_told
     there_may_be_more_than_slots
-    who_gives_up_makes_room
     the_echo_server_logs
 }
 
@@ -252,65 +249,6 @@ fn there_may_be_more_than_slots(link: Local) {
     })
     .unwrap();
     assert_eq!(file.size().wait().unwrap(), 20_000);
-    link.close().unwrap();
-}
-
-/// Every slot is taken by what waits for ever. Those that are dropped, cancelled or overdue make room for who waits.
-fn who_gives_up_makes_room(link: Local) {
-    #[derive(Default)]
-    struct Called(AtomicU32);
-    impl Wake for Called {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    let (one, _other) = pair(&link);
-    let _driver = link.drive();
-    let nobody = &mut Context::from_waker(Waker::noop());
-    for how in ["dropped", "cancelled", "overdue", "timers"] {
-        let mut timers: Vec<_> = (0..30).map(|_| link.sleep(Duration::from_secs(3600))).collect();
-        let mut first: Vec<_> = (0..30).map(|_| one.read(vec![0; 1])).collect();
-        match how {
-            "timers" => first.clear(),
-            "overdue" => {
-                first = first
-                    .into_iter()
-                    .map(|read| read.within(Duration::from_millis(20)))
-                    .collect()
-            }
-            _ => {}
-        }
-        if how != "timers" {
-            timers.clear();
-        }
-        let mut rest: Vec<_> = (0..20).map(|_| one.read(vec![0; 1])).collect();
-        assert!(timers.iter_mut().all(|timer| Pin::new(timer).poll(nobody).is_pending()));
-        assert!(first.iter_mut().all(|read| Pin::new(read).poll(nobody).is_pending()));
-        assert!(rest.iter_mut().all(|read| Pin::new(read).poll(nobody).is_pending()));
-        // 32 of the slots are for these. Some of the rest stand in front of this one, and fewer than make room.
-        let called = Arc::new(Called::default());
-        let waker = Waker::from(Arc::clone(&called));
-        let mut late = one.read(vec![0; 1]);
-        assert!(Pin::new(&mut late).poll(&mut Context::from_waker(&waker)).is_pending());
-        match how {
-            "dropped" => first.clear(),
-            "cancelled" => first.iter_mut().for_each(baio::StreamRequest::cancel),
-            "timers" => timers.clear(),
-            _ => {}
-        }
-        for _ in 0..200 {
-            let deadline = Some(link.now().after(Duration::from_millis(10)));
-            let _ = link.turn(Wait::Until {
-                count: 1,
-                min_wait: Duration::ZERO,
-                deadline,
-            });
-            if called.0.load(Ordering::Relaxed) > 0 {
-                break;
-            }
-        }
-        assert!(called.0.load(Ordering::Relaxed) > 0, "{how}: nobody was called");
-    }
     link.close().unwrap();
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn start<L: Home>(
         return state.link.start(request);
     };
     // Over a service it is never ended at once.
-    let (ticket, _) = state.link.start_awaited(request, &waker_of(ready, id), &mut None)?;
+    let (ticket, _) = state.link.start_awaited(request, &waker_of(ready, id))?;
     ready.note(id); // To be polled by the next call, which has the client see to it.
     Ok(ticket)
 }

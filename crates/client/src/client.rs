@@ -36,7 +36,6 @@ use crate::state::{Guard, State};
 use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, PoisonError};
 use crate::table::{Ended, HELPER, Kind, Left, earlier};
 use crate::unsynced::Counted;
-use crate::waiters::WaitPlace;
 
 /// Requests that are queued at most before they are sent without anybody waiting.
 pub(crate) const BATCH: usize = 64;
@@ -141,11 +140,10 @@ impl<K: Carrier> Client<K> {
     /// # Errors
     /// The request itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
     pub fn start(&self, request: SegmentRequest<K::Memory>) -> Result<Ticket, SegmentRequest<K::Memory>> {
-        self.begin(request, None, &mut None)
+        self.begin(request, None)
     }
 
-    /// The same for a future, which may have waited for its place in the table, and then waits no more: `waker` is woken when it has ended,
-    /// and nobody else takes its outcome. With [`Client::start`]
+    /// The same for a future: `waker` is woken when it has ended, and nobody else takes its outcome. With [`Client::start`]
     /// and [`Client::poll`] one after the other, another thread could reap it in between, and a third one take it out of the
     /// queue.
     ///
@@ -155,27 +153,23 @@ impl<K: Carrier> Client<K> {
         self: &Arc<Self>,
         request: SegmentRequest<K::Memory>,
         waker: &Waker,
-        place: &mut Option<WaitPlace>,
     ) -> Result<Ticket, SegmentRequest<K::Memory>> {
-        self.begin(request, Some((waker.clone(), inside::reaper_of(self))), place)
+        self.begin(request, Some((waker.clone(), inside::reaper_of(self))))
     }
 
     fn begin(
         &self,
         mut request: SegmentRequest<K::Memory>,
         awaits: Option<(Waker, u64)>,
-        place: &mut Option<WaitPlace>,
     ) -> Result<Ticket, SegmentRequest<K::Memory>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return Err(request);
         }
-        let Some(tag) = self.reserve(&mut state, *place) else {
+        let Some(tag) = self.reserve(&mut state) else {
             self.finish_up(state, false);
             return Err(request);
         };
-        // Dropped when the lock is free.
-        let _left = place.take().and_then(|place| state.table.room_taken(place));
         let (op, handle) = (request.op, request.handle);
         let len = u32::try_from(request.memory.payload_bytes()).unwrap_or(u32::MAX);
         let kind = Kind::Request { op, handle, len };
@@ -244,28 +238,26 @@ impl<K: Carrier> Client<K> {
     }
 
     /// A place, if need be one that the ring gives back.
-    fn reserve(&self, state: &mut State<K>, place: Option<WaitPlace>) -> Option<Tag> {
-        state.table.reserve(place).or_else(|| {
+    fn reserve(&self, state: &mut State<K>) -> Option<Tag> {
+        state.table.reserve(false).or_else(|| {
             state.drain(&self.shared, &self.carrier, &self.name);
-            state.table.reserve(place)
+            state.table.reserve(false)
         })
     }
 
-    /// Queues a command, which may have waited for its place in the table, and then waits no more.
+    /// Queues a command.
     ///
     /// # Errors
     /// The command itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
-    pub fn command(&self, command: Box<K::Command>, place: &mut Option<WaitPlace>) -> Result<Ticket, Box<K::Command>> {
+    pub fn command(&self, command: Box<K::Command>) -> Result<Ticket, Box<K::Command>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return Err(command);
         }
-        let Some(tag) = self.reserve(&mut state, *place) else {
+        let Some(tag) = self.reserve(&mut state) else {
             self.finish_up(state, false);
             return Err(command);
         };
-        // Dropped when the lock is free.
-        let _left = place.take().and_then(|place| state.table.room_taken(place));
         let ticket = self.queue_command(&mut state, tag, command);
         self.finish_up(state, false);
         Ok(ticket)
@@ -285,7 +277,7 @@ impl<K: Carrier> Client<K> {
             return None;
         }
         // One place is kept for this.
-        let tag = state.table.reserve_last()?;
+        let tag = state.table.reserve(true)?;
         state.table.closed = Some(RequestFault::Stale);
         let ticket = self.queue_command(&mut state, tag, command);
         state.table.wake_room();
@@ -361,12 +353,8 @@ impl<K: Carrier> Client<K> {
             self.carrier.ring();
         }
         fired.wake();
-        let is_memory = !litter.is_empty();
         drop(litter);
         let mut state = self.lock();
-        if is_memory {
-            state.table.memory_came();
-        }
         state.table.give_back(std::mem::take(&mut fired.wakers));
         state
     }

@@ -97,8 +97,6 @@ pub(crate) struct Table<K: Carrier> {
     untaken: usize,
     /// Who found every place taken.
     room: Waiters,
-    /// Who found no memory that the service can see.
-    memory: Waiters,
     /// To be woken when the lock is free.
     fired: Vec<Waker>,
     /// Lists that were used for that before, so that nothing is allocated.
@@ -146,7 +144,6 @@ impl<K: Carrier> Table<K> {
             finished: VecDeque::with_capacity(2 * count),
             untaken: 0,
             room: Waiters::default(),
-            memory: Waiters::default(),
             fired: Vec::with_capacity(count),
             spare: Vec::with_capacity(8),
             in_flight: 0,
@@ -172,19 +169,14 @@ impl<K: Carrier> Table<K> {
 
     /// Must the helper reap when nobody else does?
     pub(crate) fn needs_helper(&self) -> bool {
-        self.helped + self.abandoned + self.room.len() + self.room.kept() + self.memory.len() > 0
+        self.helped + self.abandoned + self.room.len() > 0
     }
 
-    /// Takes a place for who stands here in the line, or for a newcomer.
-    pub(crate) fn reserve(&mut self, place: Option<WaitPlace>) -> Option<Tag> {
-        if !self.may_enter(place) {
+    /// Takes a place; `last` may take the one that is kept for closing.
+    pub(crate) fn reserve(&mut self, last: bool) -> Option<Tag> {
+        if self.free.len() <= usize::from(!last) {
             return None;
         }
-        self.reserve_last()
-    }
-
-    /// The same, be it the one that is kept for closing.
-    pub(crate) fn reserve_last(&mut self) -> Option<Tag> {
         let index = self.free.pop()?;
         let generation = self.entries[index as usize].generation;
         Some(Tag { index, generation })
@@ -472,7 +464,7 @@ impl<K: Carrier> Table<K> {
             entry.generation = entry.generation.wrapping_add(1).max(1);
             self.fired.extend(waker);
             self.free.push(ticket.parts().0);
-            self.room.offer(self.free.len().saturating_sub(1), &mut self.fired);
+            self.room.wake_next(1, &mut self.fired);
         }
     }
 
@@ -486,49 +478,21 @@ impl<K: Carrier> Table<K> {
         self.room.wait(place, waker, until)
     }
 
-    /// When the first of those who wait for a place, or for memory, is to look again.
+    /// When the first of those who wait for a place gives up.
     pub(crate) fn room_until(&self) -> Option<Time> {
-        earlier(self.room.until(), self.memory.until())
+        self.room.until()
     }
 
-    /// Wakes whoever has waited for a place or for memory long enough.
+    /// Wakes whoever has waited for a place long enough.
     pub(crate) fn wake_late(&mut self, now: impl FnOnce() -> Time) {
-        if self.room.has_late() || self.memory.has_late() {
-            let now = now();
-            self.room.wake_late(now, &mut self.fired);
-            self.memory.wake_late(now, &mut self.fired);
+        if self.room.until().is_some() {
+            self.room.wake_late(now(), &mut self.fired);
         }
     }
 
-    /// Is there a place for who stands here in the line, or for a newcomer?
-    pub(crate) fn may_enter(&self, place: Option<WaitPlace>) -> bool {
-        self.room.may_enter(place, self.free.len().saturating_sub(1))
-    }
-
-    /// Wakes `waker` when memory may have come back, and at `until`.
-    pub(crate) fn wait_for_memory(
-        &mut self,
-        place: &mut Option<WaitPlace>,
-        waker: Waker,
-        until: Time,
-    ) -> Option<Waker> {
-        self.memory.wait(place, waker, Some(until))
-    }
-
-    /// Memory has come back: who has waited for some longest looks whether it is enough.
-    pub(crate) fn memory_came(&mut self) {
-        self.memory.wake_next(1, &mut self.fired);
-    }
-
-    /// Does anybody wait for memory?
-    pub(crate) fn wants_memory(&self) -> bool {
-        !self.memory.is_empty()
-    }
-
-    /// Whoever waited for memory does so no more.
-    #[must_use]
-    pub(crate) fn leave_memory(&mut self, place: WaitPlace) -> Option<Waker> {
-        self.memory.leave(place, &mut self.fired)
+    /// Is there a place for a request?
+    pub(crate) fn has_room(&self) -> bool {
+        self.free.len() > 1
     }
 
     /// Is there a place that is taken, and not by an outcome that nobody awaits?
@@ -538,7 +502,7 @@ impl<K: Carrier> Table<K> {
 
     /// Is every place that is taken held by an outcome that nobody awaits, so that no place comes by itself?
     pub(crate) fn is_full_of_untaken(&self) -> bool {
-        self.free.len() <= 1 && self.free.len() + self.untaken == self.entries.len()
+        self.free.len() + self.untaken == self.entries.len()
     }
 
     /// Who waited for a place has it. Gives back its waker, to be dropped when the lock is free.
@@ -569,14 +533,13 @@ impl<K: Carrier> Table<K> {
     pub(crate) fn wake_if_room(&mut self) {
         match self.closed {
             Some(_) => self.wake_room(),
-            None => self.room.offer(self.free.len().saturating_sub(1), &mut self.fired),
+            None => self.room.wake_next(self.free.len().saturating_sub(1), &mut self.fired),
         }
     }
 
     /// Everybody who waits for a place is to look again.
     pub(crate) fn wake_room(&mut self) {
         self.room.wake_all(&mut self.fired);
-        self.memory.wake_all(&mut self.fired);
     }
 
     /// A thread stops reaping for what it has awaited: the helper does from now on.

@@ -1,24 +1,16 @@
 //! Who waits for a place: woken one for one, in order.
 //!
-//! A place that comes free is kept for the one that has waited longest, who is called to take it. Nobody else gets it meanwhile
-//! ([`Waiters::may_enter`]): not the task that gave it back and wants the next, or who was called would come in vain each time, and wait for ever
-//! beside tasks that loop. Who was called and wants it no more ([`Waiters::leave`]) hands it on. So a wake costs the same however many wait.
-//!
-//! Who was called may not come: its task polls other futures, and perhaps one of them waits for a place too. So a place is kept for a moment
-//! ([`PATIENCE`]), or until whoever knows that every task was polled says so ([`Waiters::lapse`]); then others are called. Who
-//! comes later waits where it stood.
+//! A place that comes free wakes one of those who wait, the one that has waited longest. Whoever was woken tries to take it; if another was
+//! quicker, it waits again where it stood. Whoever was woken and wants it no more ([`Waiters::leave`]) hands the wake on: else a
+//! place would stay free beside others who wait for it. So a wake costs the same however many wait.
 //!
 //! Plain data: nobody is called here. Wakers are given out, to be woken or dropped when nothing is locked or borrowed, because either may run
 //! anybody's code.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
-use std::time::Duration;
 
 use baio_words::Time;
-
-/// For so long a place is kept for who was called: longer than a task that was woken waits for its processor, as a rule.
-const PATIENCE: Duration = Duration::from_micros(250);
 
 /// Where somebody stands in a list of those who wait; kept from the first wait until it is served or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,31 +19,10 @@ pub struct WaitPlace(u64);
 /// Those who wait, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    /// The line, from the place `first` on.
-    line: VecDeque<Stand>,
-    first: u64,
-    /// Nobody waits in front of this place.
-    next: u64,
-    waiting: usize,
-    /// A place is kept for each of so many.
-    called: usize,
-    /// Where these stand, among others that stood there.
-    were_called: Vec<WaitPlace>,
-    /// Until when; nothing, while nobody has looked at the clock since they were called.
-    called_until: Option<Time>,
+    waiting: BTreeMap<WaitPlace, Waiter>,
     /// When those give up that do.
     deadlines: BTreeSet<(Time, WaitPlace)>,
-}
-
-/// Who stands at a place of the line.
-#[derive(Debug)]
-enum Stand {
-    /// Nobody: it was served, or left, or did not come when it was called.
-    Nobody,
-    /// It waits.
-    Waiting(Waiter),
-    /// It was called, and has not come yet.
-    Called,
+    last: u64,
 }
 
 #[derive(Debug)]
@@ -64,186 +35,93 @@ impl Waiters {
     /// How many wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiting
+        self.waiting.len()
     }
 
     /// Does nobody wait?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting == 0
-    }
-
-    /// Of `free` places, is there one for who stands here, or for a newcomer?
-    #[must_use]
-    pub fn may_enter(&self, place: Option<WaitPlace>, free: usize) -> bool {
-        let is_called = place.is_some_and(|place| matches!(self.stand(place), Some(Stand::Called)));
-        free > if is_called { 0 } else { self.called }
+        self.waiting.is_empty()
     }
 
     /// Waits, and is woken at `until` at the latest: at the end of the list, or where it stood before. Gives back a waker that is not needed.
     pub fn wait(&mut self, place: &mut Option<WaitPlace>, waker: Waker, until: Option<Time>) -> Option<Waker> {
-        let place = *place.get_or_insert(WaitPlace(self.first + self.line.len() as u64));
-        while self.first > place.0 {
-            self.line.push_front(Stand::Nobody); // It was called long ago.
-            self.first -= 1;
-        }
-        if place.0 - self.first == self.line.len() as u64 {
-            self.line.push_back(Stand::Nobody);
-        }
-        let left = self.take(place);
+        let place = *place.get_or_insert_with(|| {
+            self.last += 1;
+            WaitPlace(self.last)
+        });
         if let Some(at) = until {
             self.deadlines.insert((at, place));
         }
-        self.waiting += 1;
-        self.next = self.next.min(place.0);
-        if let Some(stand) = self.line.get_mut((place.0 - self.first) as usize) {
-            *stand = Stand::Waiting(Waiter { waker, until });
+        let old = self.waiting.insert(place, Waiter { waker, until })?;
+        if old.until != until {
+            self.forget_deadline(old.until, place);
         }
-        left
+        Some(old.waker)
     }
 
     /// It has what it waited for. Gives back its waker, if it was not woken.
     #[must_use]
     pub fn served(&mut self, place: WaitPlace) -> Option<Waker> {
-        let left = self.take(place);
-        while let Some(Stand::Nobody) = self.line.front() {
-            self.line.pop_front();
-            self.first += 1;
-        }
-        self.next = self.next.max(self.first);
-        left
+        let waiter = self.waiting.remove(&place)?;
+        self.forget_deadline(waiter.until, place);
+        Some(waiter.waker)
     }
 
-    /// It waits no more. If a place is kept for it, that is the next one's.
+    /// It waits no more. If it was woken, the next one is in its place.
     #[must_use]
     pub fn leave(&mut self, place: WaitPlace, fired: &mut Vec<Waker>) -> Option<Waker> {
-        let was_called = matches!(self.stand(place), Some(Stand::Called));
         let own = self.served(place);
-        if was_called {
+        if own.is_none() {
             self.wake_next(1, fired);
         }
         own
     }
 
-    /// So many more places have come free: one is kept for each of as many, who are woken.
+    /// So many places have come free: as many are woken. Who waits several times by one waker is one, if nobody came between.
     pub fn wake_next(&mut self, count: usize, fired: &mut Vec<Waker>) {
-        let mut left = count.min(self.waiting);
-        while left > 0 {
-            left -= usize::from(self.call(WaitPlace(self.next), fired));
-            self.next += 1;
-        }
-    }
-
-    /// So many places are free now.
-    pub fn offer(&mut self, free: usize, fired: &mut Vec<Waker>) {
-        self.wake_next(free.saturating_sub(self.called), fired);
-    }
-
-    /// How many places are kept for those who were called.
-    #[must_use]
-    pub fn kept(&self) -> usize {
-        self.called
-    }
-
-    /// Who was called and has not come does not come soon: the next are called. And so is the last one, out of its turn, for it is perhaps
-    /// what those who do not come wait for: the task that polls no others awaits it.
-    pub fn lapse(&mut self, fired: &mut Vec<Waker>) {
-        let count = self.called;
-        self.forget_called();
-        self.wake_next(count, fired);
-        if count > 0 && self.waiting > 0 {
-            let is_waiting = |stand: &Stand| matches!(stand, Stand::Waiting(_));
-            let last = self.line.iter().rposition(is_waiting).unwrap_or(0);
-            self.call(WaitPlace(self.first + last as u64), fired);
-        }
-    }
-
-    fn forget_called(&mut self) {
-        for place in std::mem::take(&mut self.were_called) {
-            if matches!(self.stand(place), Some(Stand::Called)) {
-                self.take(place);
+        let mut left = count;
+        let mut last: Option<Waker> = None;
+        while let Some(first) = self.waiting.first_entry() {
+            let is_same = last.as_ref().is_some_and(|last| last.will_wake(&first.get().waker));
+            if left == 0 && !is_same {
+                break;
             }
+            let (place, waiter) = first.remove_entry();
+            self.forget_deadline(waiter.until, place);
+            left -= usize::from(!is_same);
+            fired.extend(last.replace(waiter.waker));
         }
-        self.called_until = None;
-    }
-
-    /// Calls who waits there, if anybody does.
-    fn call(&mut self, place: WaitPlace, fired: &mut Vec<Waker>) -> bool {
-        let Some(waker) = self.take(place) else {
-            return false;
-        };
-        fired.push(waker);
-        if self.were_called.len() > 2 * self.called + 64 {
-            let mut were_called = std::mem::take(&mut self.were_called);
-            were_called.retain(|place| matches!(self.stand(*place), Some(Stand::Called)));
-            self.were_called = were_called;
-        }
-        self.were_called.push(place);
-        self.called += 1;
-        if let Some(stand) = self.line.get_mut((place.0 - self.first) as usize) {
-            *stand = Stand::Called;
-        }
-        true
+        fired.extend(last);
     }
 
     /// Everybody is to look again: there is no place any more, or nobody to tell of one.
     pub fn wake_all(&mut self, fired: &mut Vec<Waker>) {
-        self.forget_called();
-        self.wake_next(self.waiting, fired);
-        self.forget_called();
+        self.deadlines.clear();
+        let all = std::mem::take(&mut self.waiting).into_values();
+        fired.extend(all.map(|waiter| waiter.waker));
     }
 
-    /// Must the clock be looked at?
-    #[must_use]
-    pub fn has_late(&self) -> bool {
-        !self.deadlines.is_empty() || self.called > 0
-    }
-
-    /// Who has waited long enough is woken. It takes no place. What is kept for who was called and does not come is the next one's.
+    /// Who has waited long enough is woken. It takes no place.
     pub fn wake_late(&mut self, now: Time, fired: &mut Vec<Waker>) {
         while let Some((at, place)) = self.deadlines.first().copied() {
             if at > now {
                 break;
             }
-            fired.extend(self.take(place));
-            self.deadlines.remove(&(at, place));
-        }
-        match self.called_until {
-            _ if self.called == 0 => self.called_until = None,
-            None => self.called_until = Some(now.after(PATIENCE)),
-            Some(until) if now >= until => self.lapse(fired),
-            Some(_) => {}
+            self.deadlines.pop_first();
+            fired.extend(self.waiting.remove(&place).map(|waiter| waiter.waker));
         }
     }
 
-    /// When to look again: then the first of them gives up, or is not waited for any longer.
+    /// When the first of them gives up.
     #[must_use]
     pub fn until(&self) -> Option<Time> {
-        let called = self.called_until.filter(|_| self.called > 0);
-        let first = self.deadlines.first().map(|(at, _)| *at);
-        called.into_iter().chain(first).min()
+        self.deadlines.first().map(|(at, _)| *at)
     }
 
-    fn stand(&self, place: WaitPlace) -> Option<&Stand> {
-        self.line.get(usize::try_from(place.0.checked_sub(self.first)?).ok()?)
-    }
-
-    /// Nobody stands there any more. Gives the waker of who did.
-    fn take(&mut self, place: WaitPlace) -> Option<Waker> {
-        let at = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
-        match std::mem::replace(self.line.get_mut(at)?, Stand::Nobody) {
-            Stand::Nobody => None,
-            Stand::Called => {
-                self.called -= 1;
-                None
-            }
-            Stand::Waiting(waiter) => {
-                self.waiting -= 1;
-                if let Some(until) = waiter.until {
-                    self.deadlines.remove(&(until, place));
-                }
-                Some(waiter.waker)
-            }
+    fn forget_deadline(&mut self, until: Option<Time>, place: WaitPlace) {
+        if let Some(at) = until {
+            self.deadlines.remove(&(at, place));
         }
     }
 }
@@ -354,45 +232,19 @@ mod tests {
         assert_eq!(world.wake_next(2), [0]);
     }
 
+    /// A task that waits for many places is one; who stands behind it is not kept from the next place.
     #[test]
-    fn a_place_is_kept_for_who_was_called() {
-        let mut world = World::of(2);
-        assert!(world.list.may_enter(None, 1) && !world.list.may_enter(None, 0));
-        assert_eq!(world.wake_next(1), [0]);
-        assert!(!world.list.may_enter(None, 1), "it is not a newcomer's");
-        assert!(!world.list.may_enter(world.places[1], 1), "nor the next one's");
-        assert!(world.list.may_enter(None, 2) && world.list.may_enter(world.places[0], 1));
-        drop(world.list.served(world.places[0].unwrap()));
-        assert!(world.list.may_enter(None, 1));
-    }
-
-    #[test]
-    fn who_was_called_and_does_not_come_is_not_waited_for() {
-        let mut world = World::of(4);
-        assert_eq!(world.wake_next(1), [0]);
-        let late = |world: &mut World, now: u64| {
-            let mut fired = Vec::new();
-            world.list.wake_late(Time(now), &mut fired);
-            world.woken(fired)
-        };
-        assert_eq!(late(&mut world, 1000), [0; 0], "from now on");
-        let until = world.list.until().unwrap().0;
-        assert_eq!(until, 1000 + PATIENCE.as_nanos() as u64);
-        assert_eq!(late(&mut world, until - 1), [0; 0]);
-        assert_eq!(
-            late(&mut world, until),
-            [1, 3],
-            "the next, and what its task may wait for"
-        );
-        assert!(!world.list.may_enter(world.places[0], 1), "it came too late");
-        world.wait(0, None);
-        assert_eq!(world.leave(1), [0], "and waits where it stood");
-        for served in [3, 0] {
-            assert!(world.list.may_enter(world.places[served], 1));
-            drop(world.list.served(world.places[served].unwrap()));
+    fn one_task_that_waits_many_times_is_called_for_one_place() {
+        let mut world = World::of(1);
+        let first = Arc::clone(&world.tasks[0]);
+        for _ in 0..3 {
+            let _ = world.list.wait(&mut None, Waker::from(Arc::clone(&first)), None);
         }
-        assert_eq!((world.list.until(), late(&mut world, u64::MAX)), (None, vec![]));
-        assert_eq!(world.leave(0), [0; 0], "nothing is kept for it");
-        assert_eq!(world.wake_next(1), [2]);
+        world.tasks.push(Arc::default());
+        world.places.push(None);
+        world.wait(1, None);
+        let mut fired = Vec::new();
+        world.list.wake_next(2, &mut fired);
+        assert_eq!((fired.len(), world.list.len()), (5, 0));
     }
 }

@@ -13,7 +13,6 @@ use crate::client::{Client, instant_of};
 use crate::inside::{Inside, next_reaper};
 use crate::sync::{self, Ordering};
 use crate::table::{Ended, earlier};
-use crate::waiters::WaitPlace;
 
 /// Why a question got no answer.
 #[derive(Clone, Debug)]
@@ -88,41 +87,36 @@ impl<K: Carrier> Client<K> {
     /// # Errors
     /// It is not taken, or the service has ended.
     pub fn ask(&self, mut command: Box<K::Command>) -> Result<K::Reply, Unasked> {
-        let mut place = None;
         let ticket = loop {
-            match self.command(command, &mut place) {
+            match self.command(command) {
                 Ok(ticket) => break ticket,
                 Err(back) => command = back,
             }
-            let refusal = self.refusal();
-            let room = refusal.is_none() && self.wait_for_place(&mut place);
-            if !room {
-                if let Some(place) = place {
-                    self.leave_room(place);
+            if let Some(fault) = self.refusal() {
+                return Err(Unasked::Refused(fault));
+            }
+            // Every place is taken, perhaps by outcomes that only this thread would take.
+            let mut place = None;
+            let room = self.wait_until(true, None, |state, me| {
+                let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
+                let room = table.has_room() || table.closed.is_some();
+                if room || table.is_full_of_untaken() {
+                    // The wakers are this thread's own.
+                    drop(place.take().and_then(|place| table.leave_room(place)));
+                    return Some(room);
                 }
-                return Err(refusal.map_or(Unasked::Full, Unasked::Refused));
+                // Others free places also by taking outcomes, which ends nothing.
+                drop(table.wait_for_room(&mut place, waker, None));
+                None
+            });
+            if room == Some(false) {
+                return Err(Unasked::Full);
             }
         };
         match self.wait(ticket) {
             Some(Ended::Command(answer)) => answer.map_err(Unasked::Lost),
             _ => Err(Unasked::Refused(RequestFault::Stale)),
         }
-    }
-
-    /// Sleeps until there is a place, or nothing is taken any more. False: every place is taken, perhaps by outcomes that only this thread
-    /// would take.
-    fn wait_for_place(&self, place: &mut Option<WaitPlace>) -> bool {
-        let room = self.wait_until(true, None, |state, me| {
-            let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
-            let room = table.may_enter(*place) || table.closed.is_some();
-            if room || table.is_full_of_untaken() {
-                return Some(room);
-            }
-            // Others free places also by taking outcomes, which ends nothing. The wakers are this thread's own.
-            drop(table.wait_for_room(place, waker, None));
-            None
-        });
-        room == Some(true)
     }
 
     /// Sends what is queued, sleeps until `count` requests have ended or lie untaken, or `deadline` is over, and reaps. With a

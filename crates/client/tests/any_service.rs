@@ -283,10 +283,10 @@ fn futures_and_turns_share_a_client() {
 #[test]
 fn what_nobody_takes_is_closed() {
     let served = served();
-    let under_way = served.client.command(Box::new(Ask::Open), &mut None).unwrap();
+    let under_way = served.client.command(Box::new(Ask::Open)).unwrap();
     served.client.look_once();
     served.client.abandon(under_way);
-    let answered = served.client.command(Box::new(Ask::Open), &mut None).unwrap();
+    let answered = served.client.command(Box::new(Ask::Open)).unwrap();
     served.client.wait_for_all();
     served.client.abandon(answered);
     // They are closed with the client's next activity.

@@ -77,7 +77,7 @@ fn an_answer_that_came_before_the_end_is_told() {
     let memory = SessionMemory::create(4, 4096).unwrap();
     let shared: Between<Goes> = Shared::far(&memory, 4, Bell::far(Arc::new(Silent))).unwrap();
     let client = Client::new(Goes::default(), Arc::new(shared), 3, "a peer".into());
-    let Ok(asked) = client.command(Box::new(()), &mut None) else {
+    let Ok(asked) = client.command(Box::new(())) else {
         panic!("there is room")
     };
     assert!(matches!(client.wait(asked), Some(Ended::Command(Ok(7)))));

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use baio_engine::{Errno, Time, Wait};
-use baio_storage::{Core, Error, Result};
+use baio_storage::{Error, Result};
 
 use super::Local;
 use crate::link::Link;
@@ -93,7 +93,7 @@ impl Local {
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        self.with(|core| Ok(core.has_news() || self.owes(core))).unwrap_or(true) // Closed: the next turn says so.
+        self.with(|core| Ok(core.has_news())).unwrap_or(true) // Closed: the next turn says so.
     }
 
     /// Until so many requests have completed, or somebody who waits for a slot gives up.
@@ -101,7 +101,7 @@ impl Local {
         Wait::Until {
             count,
             min_wait: Duration::ZERO,
-            deadline: self.lines_until(),
+            deadline: self.0.room.until(),
         }
     }
 
@@ -110,41 +110,12 @@ impl Local {
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
-        of_core.into_iter().chain(self.lines_until()).min()
+        of_core.into_iter().chain(self.0.room.until()).min()
     }
 
     /// Wakes whoever has waited for a slot long enough.
     pub(crate) fn wake_late(&self) {
         self.0.room.wake_late(|| self.now());
-        self.0.slots.wake_late(|| self.now());
-    }
-
-    /// Have places come free for those who wait, and nobody was called?
-    pub(super) fn owes(&self, core: &Core) -> bool {
-        let ((freed, _), (_, taken)) = (core.places_freed(), core.engine().free_slots());
-        self.0.room.owes(freed.wrapping_add(taken)) || self.0.slots.owes(taken)
-    }
-
-    /// The tasks of this round were polled: what they have left free is for those who wait. Was anybody called?
-    pub(super) fn settle_lines(&self) -> bool {
-        let free = self.with(|core| Ok((core.places_freed(), core.engine().free_slots())));
-        let Ok(((freed, free), (free_slots, taken))) = free else {
-            return false;
-        };
-        // The table refuses requests too while streams and timers have all slots of the engine.
-        let requests = self.0.room.call_if_freed(freed.wrapping_add(taken), free);
-        self.0.slots.call_if_freed(taken, free_slots) | requests
-    }
-
-    /// Every task was polled: places that are kept for tasks which did not come are others'. Were any called? One of them may have told
-    /// nobody: what polls several futures hears of the first alone.
-    pub(super) fn lapse(&self) -> bool {
-        self.0.room.lapse() | self.0.slots.lapse()
-    }
-
-    /// When one of those who wait is to look again.
-    fn lines_until(&self) -> Option<Time> {
-        self.0.room.until().into_iter().chain(self.0.slots.until()).min()
     }
 }
 
@@ -196,9 +167,8 @@ impl Future for Drive {
             return Poll::Ready(closed);
         }
         self.link.set_driver(context.waker());
-        self.link.settle_lines();
         let in_flight = self.link.in_flight() > 0;
-        if !in_flight && self.link.next_wake().is_none() {
+        if !in_flight && self.link.0.room.until().is_none() {
             return Poll::Pending; // Woken by the next request.
         }
         match self.link.turn(self.how_long(in_flight)) {

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
 use baio_client::{Ended, WaitPlace};
@@ -20,9 +19,6 @@ use super::logs::Asked;
 use crate::link::{Link, NotAsked};
 use crate::request::bounce;
 use crate::trace;
-
-/// Who waits for memory of the arena looks after so long at the latest.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Why nothing can be had of it, where it is the parent's of this process.
 fn forked(client: &Client) -> Option<Fault> {
@@ -194,7 +190,7 @@ impl Link for Remote {
 
     type Question = Asked;
 
-    fn ask(&self, command: Box<Command>, place: &mut Option<WaitPlace>) -> std::result::Result<Asked, NotAsked> {
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Asked, NotAsked> {
         let client = self.client();
         if let Some(fault) = forked(client) {
             return Err(NotAsked::Refused(fault));
@@ -204,12 +200,10 @@ impl Link for Remote {
                 return asked.map(Asked::Log);
             }
         }
-        let asked = client
-            .command(command, place)
-            .map_err(|command| match client.refusal() {
-                Some(fault) => NotAsked::Refused(fault.into()),
-                None => NotAsked::Full(command),
-            });
+        let asked = client.command(command).map_err(|command| match client.refusal() {
+            Some(fault) => NotAsked::Refused(fault.into()),
+            None => NotAsked::Full(command),
+        });
         asked.map(Asked::Service)
     }
 
@@ -243,14 +237,17 @@ impl Link for Remote {
         &self,
         request: SegmentRequest,
         waker: &Waker,
-        place: &mut Option<WaitPlace>,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
-        let ticket = self.client().start_awaited(request, waker, place)?;
+        let ticket = self.client().start_awaited(request, waker)?;
         Ok((ticket, Poll::Pending))
     }
 
     fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
         self.client().wake_when_room(place, waker, until);
+    }
+
+    fn room_taken(&self, place: WaitPlace) {
+        self.client().room_taken(place);
     }
 
     fn leave_room(&self, place: WaitPlace) {
@@ -307,24 +304,11 @@ impl Link for Remote {
         None // The cache is behind a hop.
     }
 
-    fn wake_when_memory(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
-        // A buffer that somebody else has taken, and drops, tells nobody.
-        let soon = self.now().after(LOOK_AGAIN);
-        let until = until.map_or(soon, |until| until.min(soon));
-        self.client().wake_when_memory(place, waker, until);
-    }
-
-    fn leave_memory(&self, place: WaitPlace) {
-        self.client().leave_memory(place);
-    }
-
     fn note_bounce(&self, begins: bool) {
-        if begins {
-            self.0.bouncing.fetch_add(1, Ordering::AcqRel);
-        } else {
-            self.0.bouncing.fetch_sub(1, Ordering::AcqRel);
-            self.client().memory_came();
-        }
+        match begins {
+            true => self.0.bouncing.fetch_add(1, Ordering::AcqRel),
+            false => self.0.bouncing.fetch_sub(1, Ordering::AcqRel),
+        };
     }
 
     fn count_bounce(&self, bytes: usize) {

@@ -1,12 +1,9 @@
 //! Every slot taken: who waits for one gets it, and who needs none does not wait.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use baio::{Link, Segment, SegmentOp, Wait};
-use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
-use futures_util::stream::FuturesUnordered;
 
 use crate::rig::{Made, PAGE, Volume, options, page, segment};
 
@@ -144,52 +141,4 @@ pub(crate) fn a_deadline_counts_while_it_waits<L: Made>() {
     assert_eq!(late.buffer.map(|back| back[0]), Some(7));
     empty(&link, taken);
     assert_eq!(crate::rig::byte_of(&open, 0), 0);
-}
-
-/// Tasks that loop, many more than there are slots: those that wait get theirs while the others loop.
-pub(crate) fn who_loops_keeps_nobody_waiting<L: Made>() {
-    const EACH: u64 = 200;
-    let volume = Volume::new();
-    let link: L = few(&volume);
-    let open = segment(&link, "one", 8);
-    let counts: Vec<Cell<u64>> = (0..40).map(|_| Cell::new(0)).collect();
-    let least = Cell::new(None);
-    let task = |own: usize| {
-        let (open, counts, least) = (&open, &counts, &least);
-        async move {
-            let own = &counts[own];
-            for nth in 0..EACH {
-                let read = open.read_at(nth % 8 * 4096, page(open.link(), 1)).direct();
-                assert_eq!(read.await.unwrap().bytes, PAGE);
-                own.set(own.get() + 1);
-            }
-            if least.get().is_none() {
-                least.set(counts.iter().map(Cell::get).min());
-            }
-        }
-    };
-    link.block_on(join_all((0..counts.len()).map(task))).unwrap();
-    assert!(counts.iter().all(|count| count.get() == EACH));
-    // When the first has ended.
-    assert!(least.get() > Some(EACH / 10), "{least:?}");
-}
-
-/// A slot comes free for a future that nobody polls, as its task awaits another one: that one gets the slot.
-pub(crate) fn who_is_called_and_not_polled_keeps_nobody_waiting<L: Made>() {
-    let volume = Volume::new();
-    let link: L = few(&volume);
-    let open = segment(&link, "one", 8);
-    let mut reads: FuturesUnordered<_> = (0..60)
-        .map(|nth| open.read_at(nth % 8 * 4096, page(&link, 1)).direct())
-        .collect();
-    let ended = link.block_on(async {
-        let mut ended = 0;
-        while let Some(read) = reads.next().await {
-            assert_eq!(read.unwrap().bytes, PAGE);
-            assert_eq!(open.read_at(0, page(&link, 1)).direct().await.unwrap().bytes, PAGE);
-            ended += 1;
-        }
-        ended
-    });
-    assert_eq!(ended.unwrap(), 60);
 }

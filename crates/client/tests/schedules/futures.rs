@@ -182,9 +182,12 @@ impl Future for Flying {
             Stage::Started(ticket) => ticket,
             Stage::Fresh(request) => {
                 assert!(client.is_driven());
-                match client.start_awaited(request, context.waker(), &mut self.place) {
+                match client.start_awaited(request, context.waker()) {
                     Ok(ticket) => {
                         self.stage = Stage::Started(ticket);
+                        if let Some(place) = self.place.take() {
+                            client.room_taken(place);
+                        }
                         return Poll::Pending;
                     }
                     Err(_) if client.refusal().is_some() => return Poll::Ready(None),
@@ -245,8 +248,13 @@ impl Future for Asking {
             AskStage::Started(ticket) => ticket,
             AskStage::Fresh(ask) => {
                 assert!(client.is_driven());
-                match client.command(ask, &mut self.place) {
-                    Ok(ticket) => ticket,
+                match client.command(ask) {
+                    Ok(ticket) => {
+                        if let Some(place) = self.place.take() {
+                            client.room_taken(place);
+                        }
+                        ticket
+                    }
                     Err(_) if client.refusal().is_some() => return Poll::Ready(None),
                     Err(ask) => {
                         client.wake_when_room(&mut self.place, context.waker(), None);

@@ -141,8 +141,13 @@ impl Call {
     pub(super) fn poll(&mut self, client: &Arc<Client>, waker: &Waker) -> Poll<Result<Reply>> {
         let stale = || Error::new("ask the broker of", client.name(), Fault::Stale);
         let ticket = match std::mem::replace(self, Call::Over) {
-            Call::Fresh(command, mut place) => match client.command(command, &mut place) {
-                Ok(ticket) => ticket,
+            Call::Fresh(command, mut place) => match client.command(command) {
+                Ok(ticket) => {
+                    if let Some(place) = place {
+                        client.room_taken(place);
+                    }
+                    ticket
+                }
                 Err(command) => {
                     if let Some(fault) = client.refusal() {
                         return Poll::Ready(Err(Error::new(command.name(), client.name(), Fault::from(fault))));

@@ -249,8 +249,13 @@ impl Kept {
                 durability,
                 ..SegmentRequest::new(self.handle, op, memory)
             };
-            match client.start_awaited(request, waker, &mut self.place) {
-                Ok(ticket) => self.ios.push((ticket, id)),
+            match client.start_awaited(request, waker) {
+                Ok(ticket) => {
+                    if let Some(place) = self.place.take() {
+                        client.room_taken(place);
+                    }
+                    self.ios.push((ticket, id));
+                }
                 Err(request) if client.refusal().is_some() => {
                     part.io_ended(id, Err(Errno::EPIPE), request.memory);
                 }
