@@ -12,8 +12,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use baio::{
-    Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Local, Memory, Request, Segment, SegmentOp, StatusWord,
-    Ticket, Wait,
+    Backend, Buffer, CreateOptions, Done, Failed, Fault, File, Link, Local, Memory, Request, Segment, SegmentOp,
+    StatusWord, Ticket, Wait,
 };
 use common::story::tell_of;
 use common::{Wakes, begun};
@@ -59,6 +59,36 @@ fn the_last_driver_that_leaves_wakes_those_who_wait() {
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(driver);
     assert!(wakes.count() > 0);
+}
+
+/// What was written through the cache goes to the device when it is old enough, though no request is under way any more.
+#[test]
+fn a_driver_writes_what_has_grown_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let mut options = common::cached_options(16, 64);
+    options.cache.as_mut().unwrap().age_max = Duration::from_millis(20);
+    let link = Local::new_with(&options).unwrap();
+    let file = File::options()
+        .write()
+        .create()
+        .cached()
+        .open(&link, &path)
+        .wait()
+        .unwrap();
+    file.write_at(0, vec![7; 4096]).cached().wait().unwrap();
+    let (wakes, waker) = Wakes::new();
+    let mut driver = std::pin::pin!(link.drive());
+    let mut heard = 0;
+    for _ in 0..20_000 {
+        assert!(driver.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if std::fs::read(&path).unwrap() == [7; 4096] {
+            return;
+        }
+        assert!(wakes.count() > heard, "nobody would poll the driver again");
+        heard = wakes.count();
+    }
+    panic!("it was never written");
 }
 
 /// Whichever of the drivers is there hears of what there is to do.
@@ -352,7 +382,10 @@ fn a_place_on_a_service_wakes_one_of_those_who_wait() {
 
 #[test]
 fn who_was_woken_for_a_slot_and_leaves_hands_it_on() {
-    let (_dir, volume) = few_slots();
+    let (_dir, path) = common::image(16 << 20);
+    let mut options = common::options(Backend::Auto, 8);
+    options.config.reserved_slots = 0; // An outcome that nobody takes keeps a slot that others could have.
+    let volume = Local::open_with(&path, &options).unwrap();
     let segment = common::segment(&volume, "full", 64 << 10);
     let _driver = volume.drive();
     let mut all = take_every_slot(&segment);
@@ -367,6 +400,7 @@ fn who_was_woken_for_a_slot_and_leaves_hands_it_on() {
     let woken = || [first.count(), second.count(), third.count()];
     drop(all.pop());
     common::finish(&volume);
+    volume.turn(Wait::No).unwrap();
     assert_eq!(woken(), [1, 0, 0], "a place has come free");
     let [one, two, _three] = waiting;
     drop(two);

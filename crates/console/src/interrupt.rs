@@ -1,5 +1,6 @@
 //! SIGINT and SIGTERM of a command that measures: the first one ends the measuring, and what was measured until then is told. One that
-//! asks again ends the program at once, as if nobody heard it. So does the first one where nobody looks for it within three seconds.
+//! asks again ends the program at once, as if nobody heard it. So does the first one, after three seconds, where the measuring has not
+//! begun.
 //!
 //! Nothing is woken by it: whoever measures looks ([`came`]) whenever something has ended.
 
@@ -22,10 +23,10 @@ use crate::failure::Failure;
 /// Which one came; 0 before.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Somebody has looked since, and knows of it.
-static SEEN: AtomicBool = AtomicBool::new(false);
+/// Somebody has looked once: the measuring is under way, and looks again when something has ended.
+static LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// Whoever has not looked for so long does not look: it connects, or waits for what does not end. Nobody could end it otherwise by one signal.
+/// Whoever has not looked for so long connects, or waits for what does not come: nobody could end it otherwise by one signal.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A pause is looked up from as often.
@@ -95,7 +96,7 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
         let Some(first) = signals.forever().next() else { return };
         again(first);
         let until = Instant::now() + PATIENCE;
-        while !SEEN.load(Ordering::Relaxed) {
+        while !LOOKED.load(Ordering::Relaxed) {
             if Instant::now() >= until {
                 end_by(first);
             }
@@ -121,13 +122,12 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
 
 /// Is the command to end? A number alone is looked at, and nothing on the strength of it.
 pub fn came() -> Option<Interrupt> {
-    let interrupt = match CAME.get()?.load(Ordering::Relaxed) {
-        0 => return None,
-        signal if signal == SIGTERM as usize => Interrupt::Terminated,
-        _ => Interrupt::Interrupted,
-    };
-    SEEN.store(true, Ordering::Relaxed);
-    Some(interrupt)
+    LOOKED.store(true, Ordering::Relaxed);
+    match CAME.get()?.load(Ordering::Relaxed) {
+        0 => None,
+        signal if signal == SIGTERM as usize => Some(Interrupt::Terminated),
+        _ => Some(Interrupt::Interrupted),
+    }
 }
 
 /// Sleeps, or until one comes.

@@ -134,6 +134,10 @@ pub fn bind(socket: impl AsFd, path: &Path, mode: Mode) -> Result<()> {
     if Mode::from_raw_mode(found.st_mode) == mode {
         return Ok(());
     }
-    // The umask has taken some of it. By what is held: the path may lead elsewhere by now.
-    rustix::fs::chmod(format!("/proc/self/fd/{}", bound.as_raw_fd()), mode)
+    // The umask has taken some of it. By what is held, since the path may lead elsewhere by now; and by the path where there is no /proc.
+    let held = format!("/proc/self/fd/{}", bound.as_raw_fd());
+    match rustix::fs::chmod(held, mode) {
+        Err(Errno::NOENT | Errno::NOTDIR) => rustix::fs::chmod(path, mode),
+        changed => changed,
+    }
 }

@@ -168,7 +168,7 @@ impl Future for Drive {
         }
         self.link.set_driver(context.waker());
         let in_flight = self.link.in_flight() > 0;
-        if !in_flight && self.link.0.room.until().is_none() {
+        if !in_flight && self.link.next_wake().is_none() {
             return Poll::Pending; // Woken by the next request.
         }
         match self.link.turn(self.how_long(in_flight)) {
