@@ -388,18 +388,19 @@ impl Backend for Uring {
     }
 
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        self.reap(slots, done);
+        // Those that came too early are known by what has just been reaped.
         if !self.unsent.is_empty() {
             self.send_unsent(slots);
         }
         let Wait::Until { count, deadline, .. } = wait else {
             if self.must_enter() {
                 self.enter(0, None)?;
+                self.reap(slots, done);
             }
-            self.reap(slots, done);
             self.rang_outside = false;
             return Ok(());
         };
-        self.reap(slots, done);
         done.rang |= std::mem::take(&mut self.rang_outside);
         let want = (count.max(1) as usize).saturating_sub(done.raw.len());
         if want == 0 || done.rang {
