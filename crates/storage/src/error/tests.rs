@@ -190,7 +190,8 @@ fn what_crosses_a_ring_is_told_as_it_is_here() {
         let changed = match of_request {
             // Whoever asked knows that, and words outside of the tables are not sent.
             RequestFault::Beyond { write: false, .. } | RequestFault::NotYet(_) | RequestFault::NobodyDrives => true,
-            RequestFault::Lost(_) => true,
+            // Found out by the client, and never sent.
+            RequestFault::Lost(_) | RequestFault::ServiceFailed(_) => true,
             RequestFault::Io(Io::Unsupported { .. }) => true,
             _ => false,
         };
