@@ -186,9 +186,9 @@ fn a_file_that_came_into_the_place_of_a_half_made_one_stays() {
     assert_eq!(std::fs::read(place.path("new")).unwrap(), b"precious");
 }
 
-/// One signal is enough where nothing completes, so that nobody looks for it: `timeout` sends no second one.
+/// One signal is enough where nothing has begun, so that nobody looks for it: `timeout` sends no second one.
 #[test]
-fn it_ends_where_nothing_completes() {
+fn it_ends_where_nothing_has_begun() {
     let place = Place::new();
     let server = Server::on_new_volume(&place, "");
     place.baio("create unix:vol.sock#seg --size 1M").succeeds();
