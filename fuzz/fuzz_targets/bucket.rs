@@ -92,7 +92,7 @@ fuzz_target!(|data: &[u8]| {
     for (place, bytes) in bucket::bury(&table, &mirror, &healing.winner) {
         healed[at(place, healing.winner.parity().other().index())] = *bytes;
     }
-    let [table_even, table_odd, mirror_even, mirror_odd] = &healed;
+    let [table_even, table_odd, mirror_even, mirror_odd] = healed.each_ref().map(|page| PageRead::Read(page));
     let (table, mirror) = (
         Pair::read(table_even, table_odd, ID),
         Pair::read(mirror_even, mirror_odd, ID),
