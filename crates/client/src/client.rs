@@ -18,7 +18,7 @@
 //! Wakers are woken, and dropped, with the lock free and without the role; so a waker may do anything, even wait for a request.
 //! It must not wait for somebody who is woken as it is itself: that one may be next in line.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -28,6 +28,7 @@ use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
 use baio_words::{Errno, Handle, IoError, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time};
 
 use crate::carrier::{Between, Carrier};
+use crate::child::Child;
 use crate::fired::Fired;
 use crate::inside;
 use crate::parker::Parker;
@@ -45,7 +46,7 @@ pub struct Client<K: Carrier> {
     /// The process that it is a client in. A forked child has a copy without any of its threads.
     life: Life,
     state: Mutex<State<K>>,
-    /// What a forked child has in the place of its parent's state, whose lock a thread that is not there may hold.
+    /// What a forked child has in its place.
     childs: Child<K>,
     pub(crate) shared: Arc<Between<K>>,
     pub(crate) carrier: K,
@@ -57,27 +58,6 @@ pub struct Client<K: Carrier> {
     pub(crate) has_helper: AtomicBool,
 }
 
-/// A forked child's state, if there is one.
-type Child<K> = OnceLock<Box<OfChild<K>>>;
-
-struct OfChild<K: Carrier> {
-    /// The child that it is of.
-    life: Life,
-    state: Mutex<State<K>>,
-    /// And what a child of that one has.
-    childs: Child<K>,
-}
-
-impl<K: Carrier> OfChild<K> {
-    fn new(shared: &Arc<Between<K>>) -> OfChild<K> {
-        OfChild {
-            life: Life::now(),
-            state: Mutex::new(State::of_a_child(shared)),
-            childs: OnceLock::new(),
-        }
-    }
-}
-
 impl<K: Carrier> Client<K> {
     /// A client of the service at the other end of `shared`, which gives handles with the number `core`. `name` is what it
     /// serves, for messages.
@@ -86,7 +66,7 @@ impl<K: Carrier> Client<K> {
         Client {
             life: Life::now(),
             state: Mutex::new(State::new(&shared)),
-            childs: OnceLock::new(),
+            childs: Child::none(),
             shared,
             carrier,
             core,
@@ -110,20 +90,9 @@ impl<K: Carrier> Client<K> {
     pub(crate) fn lock(&self) -> Guard<'_, K> {
         let state = match self.is_forked() {
             false => &self.state,
-            true => self.state_of_this_child(),
+            true => self.childs.state(&self.shared),
         };
         state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state_of_this_child(&self) -> &Mutex<State<K>> {
-        let mut at = &self.childs;
-        loop {
-            let child = at.get_or_init(|| Box::new(OfChild::new(&self.shared)));
-            if !child.life.is_over() {
-                return &child.state;
-            }
-            at = &child.childs;
-        }
     }
 
     /// Is this a forked child of the process whose client it is? It takes nothing then ([`Client::refusal`]), and touches nothing that is

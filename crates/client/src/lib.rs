@@ -28,6 +28,7 @@
 
 mod again;
 mod carrier;
+mod child;
 mod client;
 mod fired;
 mod helper;

@@ -311,7 +311,8 @@ enum Stage {
     Asking(Vec<u8>),
     /// So much of the answer has not been taken.
     Answered(Vec<u8>, usize),
-    /// All of it has. Whoever has sent more than was read would lose the answer by a reset: so many bytes are taken still.
+    /// It has the whole answer. A close beside bytes that were not read resets the connection, and the peer loses the answer: so up to so many
+    /// bytes are still read.
     Leaving(usize),
 }
 

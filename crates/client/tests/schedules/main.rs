@@ -33,6 +33,7 @@ included! {
     "../../../ring/src/shared.rs" shared
     "../../src/again.rs" again
     "../../src/carrier.rs" carrier
+    "../../src/child.rs" child
     "../../src/client.rs" client
     "../../src/fired.rs" fired
     "../../src/helper.rs" helper
