@@ -11,10 +11,7 @@ const PAGE: usize = 4096;
 const PAGES: u64 = 64;
 
 fn to(pages: u64) -> ResizeOptions {
-    ResizeOptions {
-        size_bytes: pages * PAGE as u64,
-        reserve_bytes: None,
-    }
+    ResizeOptions::to_size(pages * PAGE as u64)
 }
 
 fn stamp(page: u64, round: u8) -> u8 {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use baio_process::descriptor;
 use baio_ring::{Layout, SessionMemory};
 use baio_words::session::{
-    Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, Failed, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome,
+    Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, Failed, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome,
 };
 use baio_words::{Errno, IN_LINE, ON_LINES, into_std, write_advice};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -257,7 +257,7 @@ fn greet(
     let hello = Hello {
         version_min: VERSION,
         version_max: VERSION,
-        features: FEATURE_LOGS | FEATURE_OWNERSHIP | wishes.features,
+        features: FEATURE_GROW | FEATURE_LOGS | FEATURE_OWNERSHIP | wishes.features,
         places: wishes.places,
         arena_bytes: wishes.arena_bytes,
         volume: wishes.volume.clone(),

@@ -100,6 +100,13 @@ pub enum Fault {
     },
     /// A size that cannot be.
     BadSize(String),
+    /// A size that would cut off what stands behind it, from who asked for none of that.
+    WouldCut {
+        /// Size in bytes that it has.
+        has: u64,
+        /// Size in bytes that was asked for.
+        asked: u64,
+    },
     /// The core was not given a page cache.
     NoCache,
     /// The page cache could not do it.
@@ -269,7 +276,7 @@ impl Error {
             Fault::NotFound => "ENOENT",
             Fault::Access { .. } | Fault::Group { .. } => "EACCES",
             Fault::Name(NameError::TooLong { .. }) => "ENAMETOOLONG",
-            Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => "EINVAL",
+            Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) | Fault::WouldCut { .. } => "EINVAL",
             Fault::MoveStopped { .. } => "EAGAIN",
             Fault::ReadOnlyVolume => "EROFS",
             Fault::NoMemory { .. } => "ENOBUFS",
@@ -296,7 +303,7 @@ impl Error {
             Fault::NotFound => Errno::ENOENT,
             Fault::Access { .. } | Fault::Group { .. } => Errno::EACCES,
             Fault::Name(NameError::TooLong { .. }) => Errno::ENAMETOOLONG,
-            Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => Errno::EINVAL,
+            Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) | Fault::WouldCut { .. } => Errno::EINVAL,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
             Fault::MoveStopped { .. } => Errno::EAGAIN,
             Fault::ReadOnlyVolume => Errno::EROFS,
@@ -331,6 +338,9 @@ impl Error {
             Fault::Overtaken { .. } => Some("to be the only one that writes to it".into()),
             Fault::Layout(error) => shown::layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
+            Fault::WouldCut { has, .. } => Some(format!(
+                "a size of at least {has} bytes, or `--shrink`, to lose what stands behind"
+            )),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
             Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
@@ -377,6 +387,7 @@ impl Error {
             Fault::Group { .. } => Some("leave the group out, or let root make the segment and name its owner"),
             Fault::Name(_) => Some("choose another name"),
             Fault::Layout(_) | Fault::BadSize(_) => Some("choose another size"),
+            Fault::WouldCut { .. } => Some("copy what you need, then pass `--shrink` (`ResizeOptions::to_size`)"),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
             Fault::Moving => Some("move the segment again, or open the volume again: its move goes on then"),
             Fault::LostWrite { .. } => {
@@ -415,6 +426,12 @@ impl fmt::Display for Fault {
                 "somebody else has written to it: its superblock has sequence {found}, this owner wrote {ours}"
             ),
             Fault::Occupied(what) | Fault::BadSize(what) => f.write_str(what),
+            Fault::WouldCut { has, asked } => {
+                write!(
+                    f,
+                    "it has {has} bytes, and a size of {asked} would cut off what stands behind"
+                )
+            }
             Fault::NoSpace {
                 asked,
                 free: Some(free),

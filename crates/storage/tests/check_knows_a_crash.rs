@@ -33,8 +33,8 @@ fn change(core: &mut Core, random: &mut Random, told: &mut Told, name: &str, siz
     let done = match random.below(6) {
         0 | 1 => {
             let options = ResizeOptions {
-                size_bytes,
                 reserve_bytes: None,
+                ..ResizeOptions::to_size(size_bytes)
             };
             core.resize(ME, ME.uid, name, &options).map(drop)
         }

@@ -261,8 +261,8 @@ fn act(core: &mut Core, model: &mut Model, action: &Action) {
 fn resize(core: &mut Core, model: &mut Model, who: Identity, name: &str, blocks: u64, reserve: Option<u64>) {
     let block = BLOCK as u64;
     let options = ResizeOptions {
-        size_bytes: blocks * block,
         reserve_bytes: reserve.map(|reserve| reserve * block),
+        ..ResizeOptions::to_size(blocks * block)
     };
     let largest_free = core.volume_info().unwrap().largest_free_bytes;
     let resized = core.resize(who, who.uid, name, &options);

@@ -217,8 +217,8 @@ fn a_segment_grows_past_its_neighbour_by_moving() {
         let before = start_block(&mut core, "data").0;
         let mut load = Load::new(22);
         let options = ResizeOptions {
-            size_bytes: 700 * BLOCK as u64,
             reserve_bytes: Some(800 * BLOCK as u64),
+            ..ResizeOptions::to_size(700 * BLOCK as u64)
         };
         let id = core.begin_resize(ME, ME.uid, "data", &options).unwrap();
         let answer = loop {
@@ -241,8 +241,8 @@ fn a_segment_grows_past_its_neighbour_by_moving() {
         // A longer reserve for a shorter segment: it moves, then it shrinks.
         create(&mut core, "wall 2", 3 * BLOCK as u64);
         let options = ResizeOptions {
-            size_bytes: 100 * BLOCK as u64,
             reserve_bytes: Some(900 * BLOCK as u64),
+            ..ResizeOptions::to_size(100 * BLOCK as u64)
         };
         let info = core.resize(ME, ME.uid, "data", &options).unwrap();
         assert_eq!((info.size_bytes, info.reserve_bytes), (100 << 12, 900 << 12));

@@ -273,8 +273,8 @@ fn a_grow_that_moves_survives_a_crash_at_every_record() {
         writes: Vec::new(),
     };
     let options = ResizeOptions {
-        size_bytes: 60 * BLOCK as u64,
         reserve_bytes: Some(70 * BLOCK as u64),
+        ..ResizeOptions::to_size(60 * BLOCK as u64)
     };
     let begin = |core: &mut Core| Some(core.begin_resize(ME, ME.uid, "data", &options).unwrap());
     let (record, acknowledged) = record(&disk, &mut story, begin);

@@ -23,8 +23,8 @@ fn small() -> Format {
 
 fn resize(core: &mut Core, name: &str, blocks: u64, reserve: Option<u64>) -> Result<SegmentInfo, baio_storage::Error> {
     let options = ResizeOptions {
-        size_bytes: blocks * B,
         reserve_bytes: reserve.map(|blocks| blocks * B),
+        ..ResizeOptions::to_size(blocks * B)
     };
     core.resize(ME, ME.uid, name, &options)
 }

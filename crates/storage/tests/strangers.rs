@@ -34,8 +34,8 @@ const ATTEMPTS: &[Attempt] = &[
     }),
     ("reserve", |core, who| {
         let options = ResizeOptions {
-            size_bytes: B,
             reserve_bytes: Some(1 << 30),
+            ..ResizeOptions::to_size(B)
         };
         core.resize(who, who.uid, "own", &options).map(drop)
     }),

@@ -168,8 +168,8 @@ impl Tenants {
             let blocks = 1 + self.random.below(2 * before);
             let spare = [None, Some(0), Some(4)][self.random.below(3) as usize];
             let options = ResizeOptions {
-                size_bytes: blocks * BLOCK as u64,
                 reserve_bytes: spare.map(|spare| (blocks + spare) * BLOCK as u64),
+                ..ResizeOptions::to_size(blocks * BLOCK as u64)
             };
             let info = match self.core.resize(who, who.uid, name, &options) {
                 Ok(info) => info,

@@ -72,7 +72,7 @@ fn create() -> impl Strategy<Value = Question> {
 
 /// What changes a segment that exists.
 fn change() -> impl Strategy<Value = Question> {
-    let of = (operation(), any::<u32>(), name(), name(), any::<u64>(), limit(), 0..4);
+    let of = (operation(), any::<u32>(), name(), name(), any::<u64>(), limit(), 0..5);
     of.prop_map(
         |(operation, owner_uid, name, new, size_bytes, reserve_bytes, which)| match which {
             0 => Question::Delete {
@@ -87,7 +87,14 @@ fn change() -> impl Strategy<Value = Question> {
                 size_bytes,
                 reserve_bytes,
             },
-            2 => Question::ChangeOwnership {
+            2 => Question::Grow {
+                operation,
+                owner_uid,
+                name,
+                size_bytes,
+                reserve_bytes,
+            },
+            3 => Question::ChangeOwnership {
                 operation,
                 owner_uid,
                 name,

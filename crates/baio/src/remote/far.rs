@@ -18,8 +18,8 @@ use baio_storage::{
 };
 use baio_words::entry::{HandleWords, Tag};
 use baio_words::session::{
-    AccountWords, Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords,
-    VolumeWords, WholeWords, ZeroWords,
+    AccountWords, Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, HintWords, PatternWords, Question, RANGES_MAX,
+    SegmentWords, VolumeWords, WholeWords, ZeroWords,
 };
 use baio_words::{Errno, RequestFault, next_number};
 
@@ -295,7 +295,7 @@ impl Far {
 
     /// What a command asks of this broker, by its handles.
     fn question(&self, command: &Command) -> std::result::Result<Question, Fault> {
-        Ok(match command {
+        let question = match command {
             Command::Size(handle) => Question::Size {
                 handle: self.words(*handle)?,
             },
@@ -317,13 +317,24 @@ impl Far {
             Command::ClaimLog(_) if self.goes_on() => {
                 return Err(Fault::NotFar("a log, by a link that goes on with the next broker,"));
             }
-            command => question(command, self.features)?,
-        })
+            command => question(command)?,
+        };
+        match question.feature() & !self.features {
+            0 => Ok(question),
+            FEATURE_LOGS => Err(Fault::NotFar("a log, by this broker of an older version,")),
+            FEATURE_OWNERSHIP => Err(Fault::NotFar(
+                "a change of ownership, by this broker of an older version,",
+            )),
+            FEATURE_GROW => Err(Fault::NotFar(
+                "a resize that never cuts, by this broker of an older version,",
+            )),
+            _ => Err(Fault::NotFar("this question")),
+        }
     }
 }
 
 /// What a command asks of a broker.
-fn question(command: &Command, features: u64) -> std::result::Result<Question, Fault> {
+fn question(command: &Command) -> std::result::Result<Question, Fault> {
     Ok(match command {
         Command::Create {
             owner_uid,
@@ -357,6 +368,18 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
             name,
             options,
             operation,
+        } if options.grows_only => Question::Grow {
+            operation: *operation,
+            owner_uid: *owner_uid,
+            name: name.clone(),
+            size_bytes: options.size_bytes,
+            reserve_bytes: options.reserve_bytes,
+        },
+        Command::Resize {
+            owner_uid,
+            name,
+            options,
+            operation,
         } => Question::Resize {
             operation: *operation,
             owner_uid: *owner_uid,
@@ -375,9 +398,6 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
             old: old.clone(),
             new: new.clone(),
         },
-        Command::ChangeOwnership { .. } if features & FEATURE_OWNERSHIP == 0 => {
-            return Err(Fault::NotFar("a change of ownership"));
-        }
         Command::ChangeOwnership {
             owner_uid,
             name,
@@ -420,7 +440,6 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
             return Err(Fault::NotFar("a page held in the cache"));
         }
         Command::DurableLsn(_) | Command::SetLog { .. } => return Err(Fault::NotFar("a page that waits for a log")),
-        Command::ClaimLog(_) if features & FEATURE_LOGS == 0 => return Err(Fault::NotFar("a log")),
         Command::ClaimLog(handle) => Question::ClaimLog {
             handle: (*handle).into(),
         },

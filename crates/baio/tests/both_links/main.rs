@@ -37,6 +37,7 @@ mod of_both {
             what_cannot_be_made_is_refused
             opened_and_refused
             resized_under_open_handles
+            resized_by_two_at_once
             resized_while_it_is_used
             renamed_under_open_handles
             deleted_under_open_handles

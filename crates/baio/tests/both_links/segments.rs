@@ -116,6 +116,25 @@ pub(crate) fn resized_under_open_handles<L: Made>() {
     assert_eq!(open.size().wait().unwrap(), 4096);
 }
 
+/// The second asks for less than the first has made of it by then.
+pub(crate) fn resized_by_two_at_once<L: Made>() {
+    let volume = Volume::new();
+    let link: L = volume.link();
+    let open = segment(&link, "one", 4);
+    let to = |pages: u64| link.resize_segment("one", &ResizeOptions::grown_to(pages * 4096));
+    let (first, second) = link.block_on(join(to(64), to(32))).unwrap();
+    assert_eq!(first.unwrap().size_bytes, 64 * 4096);
+    let error = second.unwrap_err();
+    assert_eq!(error.code(), "EINVAL", "{error}");
+    assert!(error.to_string().contains("it has 262144 bytes"), "{error}");
+    assert_eq!(open.size().wait().unwrap(), 64 * 4096, "nothing was cut off");
+    // What differs by rounding only is no change.
+    let same = link
+        .resize_segment("one", &ResizeOptions::grown_to(64 * 4096 - 1))
+        .wait();
+    assert_eq!(same.unwrap().size_bytes, 64 * 4096);
+}
+
 /// It moves: something lies behind it.
 pub(crate) fn resized_while_it_is_used<L: Made>() {
     let volume = Volume::new();

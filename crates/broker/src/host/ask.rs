@@ -86,6 +86,21 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             },
             operation,
         },
+        Question::Grow {
+            operation,
+            owner_uid,
+            name,
+            size_bytes,
+            reserve_bytes,
+        } => Command::Resize {
+            owner_uid,
+            name,
+            options: ResizeOptions {
+                reserve_bytes,
+                ..ResizeOptions::grown_to(size_bytes)
+            },
+            operation,
+        },
         Question::Rename {
             operation,
             owner_uid,

@@ -6,7 +6,9 @@ use baio_engine::Errno;
 use baio_ring::SessionMemory;
 use baio_words::Identity;
 use baio_words::entry::Limits;
-use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, FromClient, GOES_ON, Hello, VERSION, Welcome};
+use baio_words::session::{
+    Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, FromClient, GOES_ON, Hello, VERSION, Welcome,
+};
 
 use super::account::{Account, Accounts, Charge, Kind};
 use super::deal::Good;
@@ -462,7 +464,7 @@ fn welcome(
     // Who has one handle that was handed on cannot get it again: it goes with the session of who handed it on.
     let known = match session.bound {
         Some(_) => FEATURE_LOGS,
-        None => FEATURE_LOGS | FEATURE_OWNERSHIP | GOES_ON,
+        None => FEATURE_GROW | FEATURE_LOGS | FEATURE_OWNERSHIP | GOES_ON,
     };
     let features = hello.features & known;
     let welcome = Welcome {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use baio_engine::Errno;
 use baio_storage::{Core, Error, Fault, Result};
-use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Question, StatusWords};
+use baio_words::session::{Answer, Question, StatusWords};
 use baio_words::{Access, Identity};
 
 use super::Broker;
@@ -21,18 +21,10 @@ impl Broker {
             return;
         };
         let Some(open) = &mut session.open else { return };
-        let is_of_logs = matches!(question, Question::ClaimLog { .. } | Question::ReleaseLog { .. });
-        if is_of_logs && open.features & FEATURE_LOGS == 0 {
-            return self.violated(number);
-        }
-        if matches!(question, Question::ChangeOwnership { .. }) && open.features & FEATURE_OWNERSHIP == 0 {
+        if question.feature() & !open.features != 0 {
             return self.violated(number);
         }
         let name = question.name();
-        let is_of_those = matches!(question, Question::Opening | Question::OpenKnown { .. });
-        if is_of_those && open.features & GOES_ON == 0 {
-            return self.violated(number);
-        }
         let opens = Opens::of(&question);
         let is_claim = matches!(question, Question::ClaimLog { .. });
         let opening = open.asking.iter().filter(|asking| asking.opens.is_some()).count()
@@ -336,6 +328,7 @@ fn kind_of(question: &Question) -> Option<Kind> {
         Question::Create { .. }
         | Question::Delete { .. }
         | Question::Resize { .. }
+        | Question::Grow { .. }
         | Question::Rename { .. }
         | Question::ChangeOwnership { .. }
         | Question::SetQuota { .. } => Some(Kind::Changes),

@@ -56,6 +56,7 @@ impl May {
             Question::Create { .. }
             | Question::Delete { .. }
             | Question::Resize { .. }
+            | Question::Grow { .. }
             | Question::Rename { .. }
             | Question::ChangeOwnership { .. }
             | Question::SetQuota { .. }

@@ -1,7 +1,7 @@
 //! Who is let in: the first message of each side.
 
 use baio_words::entry::{HandleWords, Op};
-use baio_words::session::{Answer, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Hello, Question};
+use baio_words::session::{Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Hello, Question};
 use baio_words::{Access, Failure};
 
 use crate::house::{House, Victim};
@@ -70,7 +70,7 @@ fn features_that_the_broker_does_not_know_are_left_out() {
     };
     assert_eq!(
         house.wire().greet(&hello).unwrap().welcome.features,
-        GOES_ON | FEATURE_LOGS | FEATURE_OWNERSHIP
+        GOES_ON | FEATURE_LOGS | FEATURE_OWNERSHIP | FEATURE_GROW
     );
     assert_eq!(house.wire().greet(&self::hello()).unwrap().welcome.features, 0);
     house.ends();

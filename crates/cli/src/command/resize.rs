@@ -5,10 +5,10 @@ use std::path::Path;
 use baio::Link;
 use baio_console::failure::Failure;
 use baio_console::named::{Named, Reached, with_volume};
-use baio_storage::{Core, Identity, ResizeOptions, SegmentInfo, VolumeInfo};
+use baio_storage::{Core, Identity, ResizeOptions, VolumeInfo};
 
 use crate::command::making;
-use crate::command::served::{self, SegmentTarget};
+use crate::command::served::SegmentTarget;
 use crate::command::shown::{Segment, Shown};
 use crate::command::volume_args::ResizeArgs;
 
@@ -34,8 +34,7 @@ pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
             Ok(Shown::Volume(info.into()))
         }
         Named::Segment(named) => {
-            let seen = Core::inspect_segment(&named.volume, who, named.owner_uid(who), &named.name);
-            spared(&args, &named.told("resize", seen)?)?;
+            named.look_first("resize", who)?;
             let options = options(&args);
             let resized = named.with_volume("resize", |core| {
                 let begun = core.begin_resize(who, named.owner_uid(who), &named.name, &options)?;
@@ -51,20 +50,9 @@ fn options(args: &ResizeArgs) -> ResizeOptions {
     ResizeOptions {
         size_bytes: args.size.bytes(),
         reserve_bytes: args.reserve.map(|size| size.bytes()),
+        // What was written there does not come back.
+        grows_only: !args.shrink,
     }
-}
-
-/// Nothing of a segment is cut off unless that was asked for: what was written there does not come back.
-fn spared(args: &ResizeArgs, seen: &SegmentInfo) -> Result<(), Failure> {
-    let (has, asked) = (seen.size_bytes, args.size.bytes());
-    if args.shrink || asked >= has {
-        return Ok(());
-    }
-    let said = format!("it has {has} bytes, and a size of {asked} would cut off what stands behind");
-    Err(Failure::new("resize", "EINVAL", said)
-        .on(args.target.to_string())
-        .needing("--shrink, to lose that; or a size of at least what it has")
-        .cured_by("copy what you need, then pass --shrink"))
 }
 
 /// A broker resizes segments; the volume itself is whoever's who has its file.
@@ -72,10 +60,6 @@ fn serve(args: &ResizeArgs) -> Result<Shown, Failure> {
     let SegmentTarget::Served(segment) = SegmentTarget::resolve("resize", &args.target)? else {
         return Err(args.target.segment_expected("resize"));
     };
-    if !args.shrink {
-        let seen = segment.ask("resize", |link| served::look(link, segment.owner(), &segment.name))?;
-        spared(args, &seen)?;
-    }
     let resized = segment.ask("resize", |link| {
         link.resize_segment_of(segment.owner_uid(link), &segment.name, &options(args))
             .wait()

@@ -393,8 +393,8 @@ pub(super) fn create_options(blocks: u64, reserve: u64, lazily: bool) -> CreateO
 
 pub(super) fn resize_options(blocks: u64, reserve: Option<u64>) -> ResizeOptions {
     ResizeOptions {
-        size_bytes: blocks * BLOCK,
         reserve_bytes: reserve.map(|reserve| reserve * BLOCK),
+        ..ResizeOptions::to_size(blocks * BLOCK)
     }
 }
 
@@ -410,6 +410,7 @@ pub(super) fn states_a_fact(error: &Error) -> bool {
             | Fault::Access { .. }
             | Fault::Beyond { .. }
             | Fault::BadSize(_)
+            | Fault::WouldCut { .. }
     )
 }
 

@@ -42,15 +42,27 @@ pub struct ResizeOptions {
     /// Bytes up to which it can grow in place. `None`: a segment that shrinks gives back all behind its new end, one that
     /// grows keeps a reserve that is large enough.
     pub reserve_bytes: Option<u64>,
+    /// Nothing may be cut off: [`Fault::WouldCut`] where the segment is larger when its turn comes, whoever made it so.
+    pub grows_only: bool,
 }
 
 impl ResizeOptions {
-    /// This size, and no decision about the reserve.
+    /// This size, and no decision about the reserve. What lies behind it is cut off.
     #[must_use]
     pub fn to_size(size_bytes: u64) -> ResizeOptions {
         ResizeOptions {
             size_bytes,
             reserve_bytes: None,
+            grows_only: false,
+        }
+    }
+
+    /// This size, and no decision about the reserve; refused where anything would be cut off.
+    #[must_use]
+    pub fn grown_to(size_bytes: u64) -> ResizeOptions {
+        ResizeOptions {
+            grows_only: true,
+            ..ResizeOptions::to_size(size_bytes)
         }
     }
 
@@ -226,6 +238,12 @@ impl Resize {
             return Err(unknown());
         }
         if plan.shrinks() {
+            if self.options.grows_only {
+                return Err(Fault::WouldCut {
+                    has: plan.found.blocks.saturating_mul(u64::from(cx.volume.block_size())),
+                    asked: self.options.size_bytes,
+                });
+            }
             if cx.objects.segment_has_log(at) {
                 return Err(Fault::HasLog);
             }

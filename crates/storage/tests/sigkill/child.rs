@@ -182,8 +182,8 @@ impl Worker {
         say(&format!("resize {op} {name} {blocks}"));
         let spare = [None, Some(0), Some(16)][self.random.below(3) as usize];
         let options = ResizeOptions {
-            size_bytes: blocks * BLOCK as u64,
             reserve_bytes: spare.map(|spare| (blocks + spare) * BLOCK as u64),
+            ..ResizeOptions::to_size(blocks * BLOCK as u64)
         };
         let id = self.core.begin_resize(ME, ME.uid, &name, &options).unwrap();
         self.operations.push((op, id, Task::Resize { name, blocks }));

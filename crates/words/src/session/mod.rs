@@ -58,6 +58,8 @@ pub const MAGIC: [u8; 4] = *b"baio";
 pub const FEATURE_LOGS: u64 = 1 << 8;
 /// The feature of ownership: `ChangeOwnership` exists.
 pub const FEATURE_OWNERSHIP: u64 = 1 << 9;
+/// The feature of growing: `Grow` exists.
+pub const FEATURE_GROW: u64 = 1 << 10;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 /// The longest text in bytes.

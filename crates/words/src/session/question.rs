@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::RANGES_MAX;
 use super::codec::{Field, Malformed, Reader, TooLong, Writer, choice, kinds, record};
+use super::{FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, RANGES_MAX};
 use crate::entry::HandleWords;
 use crate::identity::{Access, OwnershipChange};
 use crate::operation_name::OperationName;
@@ -41,6 +41,20 @@ pub enum Question {
     },
     /// Give a segment another size. Answered by `Segment`.
     Resize {
+        /// What the client calls it.
+        operation: OperationName,
+        /// Whose it is.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// Its new size in bytes.
+        size_bytes: u64,
+        /// The bytes up to which it can then grow in place; without, as before.
+        reserve_bytes: Option<u64>,
+    },
+    /// With the feature [`FEATURE_GROW`](super::FEATURE_GROW): as `Resize`, and refused where that would cut off anything. Answered by
+    /// `Segment`.
+    Grow {
         /// What the client calls it.
         operation: OperationName,
         /// Whose it is.
@@ -230,10 +244,25 @@ kinds! { Question {
     0x0121 Opening "opening";
 
     0x0128 ChangeOwnership "change ownership" { operation, owner_uid, name, change };
+    0x0129 Grow "grow" { operation, owner_uid, name, size_bytes, reserve_bytes };
 
     0x0130 ClaimLog "claim log" { handle };
     0x0131 ReleaseLog "release log" { handle };
 } }
+
+impl Question {
+    /// The feature that it comes with, which a session must have; 0 for those of the protocol's first version.
+    #[must_use]
+    pub fn feature(&self) -> u64 {
+        match self {
+            Question::OpenKnown { .. } | Question::Opening => GOES_ON,
+            Question::ClaimLog { .. } | Question::ReleaseLog { .. } => FEATURE_LOGS,
+            Question::ChangeOwnership { .. } => FEATURE_OWNERSHIP,
+            Question::Grow { .. } => FEATURE_GROW,
+            _ => 0,
+        }
+    }
+}
 
 record!(OperationName { id, is_repeat });
 record!(OwnershipChange {
