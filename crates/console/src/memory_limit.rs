@@ -1,6 +1,8 @@
 //! How much memory a command may take for its buffers: what the memory cgroup of this process allows is as real as what the
 //! machine has, and whoever goes beyond it is killed.
 
+use baio_engine::Choice;
+
 pub use baio_process::memory_limit::of_cgroup as limit;
 
 /// All buffers of a command together take at most this many bytes.
@@ -38,6 +40,16 @@ impl Room {
         u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, most)
     }
 
+    /// What writes through the kernel's page cache go by, where `asked` leaves that open. The kernel makes whoever dirties pages wait for
+    /// write-back before it kills for lack of memory, but not its own workers, by which io_uring writes what would block (`mm/vmscan.c`,
+    /// `reclaim_throttle`): in a small cgroup a copy of ours was killed for pages that only had to be written.
+    pub fn backend_of_page_cache(self, asked: Choice) -> Choice {
+        match (asked, self.cgroup) {
+            (Choice::Auto, Some(_)) => Choice::Threads,
+            _ => asked,
+        }
+    }
+
     /// What is needed of whoever asks for more.
     pub fn need(self) -> String {
         match self.cgroup {
@@ -62,6 +74,9 @@ mod tests {
         assert_eq!(room.buffers(1 << 40, 32), 1);
         assert_eq!(room.buffers(0, 32), 32);
         assert!(room.need().contains("memory cgroup"));
+        assert_eq!(room.backend_of_page_cache(Choice::Auto), Choice::Threads);
+        assert_eq!(room.backend_of_page_cache(Choice::Uring), Choice::Uring);
+        assert_eq!(Room::within(None).backend_of_page_cache(Choice::Auto), Choice::Auto);
         // What version 1 calls no limit.
         assert_eq!(Room::within(Some(9_223_372_036_854_771_712)), Room::within(None));
         assert_eq!(Room::within(None).bytes, MAX);

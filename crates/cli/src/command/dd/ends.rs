@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
+use baio_console::memory_limit::Room;
 use baio_console::named::{Named, NamedSegment, Reached};
 use baio_console::printable::readable;
 use baio_console::target::{Served, TypedTarget};
@@ -97,7 +98,7 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Opens both. `config` sizes the cores.
-    pub(super) fn open(operands: &DdOperands, config: Config, signals: &Signals) -> Result<(Cores, Ends), Failure> {
+    pub(super) fn open(operands: &DdOperands, mut config: Config, signals: &Signals) -> Result<(Cores, Ends), Failure> {
         let input = resolve(operands.input.as_ref(), "standard input")?;
         let output = resolve(operands.output.as_ref(), "standard output")?;
         refuse_what_a_segment_has_not(&output, operands)?;
@@ -109,6 +110,10 @@ impl Ends {
         }
         let target = open_output(&output, operands)?;
         let made = target.as_ref().and_then(|plain| plain.made.clone());
+        let is_cached = |plain: &Plain| plain.mode == Mode::Kernel && plain.file.kind() != Kind::Stream;
+        if target.as_ref().is_some_and(is_cached) {
+            config.backend = Room::here().backend_of_page_cache(config.backend);
+        }
         let mut cores = Cores::new(config, signals.clone());
         let ends = (|| {
             // Volumes first: the first core has the arena, and plain files are no reason for another core.
