@@ -7,7 +7,7 @@ use std::time::Instant;
 use baio_broker::host::{Broker, Listener, Options, Stop};
 use baio_engine::Config;
 use baio_storage::cache::CacheConfig;
-use baio_storage::{Core, Format, Limits};
+use baio_storage::{Core, Format, Identity, Limits, SegmentInfo};
 use baio_words::Access;
 use baio_words::entry::HandleWords;
 use baio_words::session::{Answer, OwnerWords, Question, StatusWords};
@@ -39,7 +39,7 @@ pub(crate) struct House {
     pub(crate) socket: PathBuf,
     stop: Stop,
     ended: mpsc::Receiver<Result<(), String>>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl House {
@@ -110,7 +110,7 @@ impl House {
             socket,
             stop,
             ended,
-            _dir: dir,
+            dir,
         }
     }
 
@@ -156,6 +156,14 @@ impl House {
         ended.expect("it ends properly");
     }
 
+    /// As [`House::ends`], and what its volume has then.
+    pub(crate) fn ends_with(self) -> Vec<SegmentInfo> {
+        self.stop.ask();
+        self.ended.recv_timeout(GUARD).unwrap().unwrap();
+        let mut core = Core::open(&self.dir.path().join("volume.img"), &config()).unwrap();
+        core.list(Identity::effective()).unwrap()
+    }
+
     pub(crate) fn stop(&self) {
         self.stop.ask();
     }
@@ -188,9 +196,7 @@ impl Victim {
 
     /// It works as ever, and nothing has touched what it wrote.
     pub(crate) fn goes_on(&mut self) {
-        let (ended, bytes) = self.client.read(self.handle, 0, CANARY_BYTES);
-        assert_eq!(ended.result, Ok(CANARY_BYTES));
-        assert!(bytes == canary(), "somebody has written over the canary");
+        self.reads();
         self.turns += 1;
         let block = [self.turns as u8; BLOCK as usize];
         let offset = u64::from(CANARY_BYTES) + self.turns % 8 * u64::from(BLOCK);
@@ -200,6 +206,13 @@ impl Victim {
         assert_eq!(self.client.sync(self.handle).result, Ok(0));
         let info = self.client.ask(&Question::Info);
         assert!(matches!(info, Answer::Volume(_)), "{info:?}");
+    }
+
+    /// One request: nothing has touched what it wrote.
+    pub(crate) fn reads(&mut self) {
+        let (ended, bytes) = self.client.read(self.handle, 0, CANARY_BYTES);
+        assert_eq!(ended.result, Ok(CANARY_BYTES));
+        assert!(bytes == canary(), "somebody has written over the canary");
     }
 
     pub(crate) fn status(&mut self) -> StatusWords {

@@ -249,3 +249,95 @@ fn what_waits_is_called_off_by_a_cancel() {
     );
     house.ends();
 }
+
+/// How many of a neighbour's creates come before the one that another user asks for behind them all, when so many of its sessions have
+/// asked for as many as they may.
+fn creates_before_one(sessions: u32) -> usize {
+    let house = House::new();
+    let (mut keeper, mut other) = (house.client(), house.client_of(STRANGER + 1));
+    let Answer::Frozen { freeze } = keeper.ask(&Question::Freeze) else {
+        panic!()
+    };
+    let mut neighbours: Vec<Client> = (0..sessions).map(|_| house.client_of(STRANGER)).collect();
+    for (nth, client) in neighbours.iter_mut().enumerate() {
+        for at in 0..32 {
+            client.pose(&create(STRANGER, &format!("{nth} {at}"), 4096));
+        }
+        // All of them have been heard.
+        assert_eq!(client.refusal(&Question::Info), "EAGAIN");
+    }
+    let id = other.pose(&create(STRANGER + 1, "one", 4096));
+    assert!(matches!(other.ask(&Question::Info), Answer::Volume(_)));
+    assert_eq!(keeper.ask(&Question::Thaw { freeze }), Answer::Done);
+    assert!(matches!(other.answer(id), Answer::Segment { .. }));
+    for client in &mut neighbours {
+        for id in 1..=32 {
+            assert!(matches!(client.answer(id), Answer::Segment { .. }));
+        }
+    }
+    // Each is put behind the one that was made before it.
+    let mut made = house.ends_with();
+    made.sort_unstable_by_key(|segment| segment.start_block);
+    made.iter().position(|segment| segment.name == "one").unwrap()
+}
+
+#[test]
+fn a_flood_of_changes_is_worth_one_neighbour() {
+    if !is_root() {
+        return;
+    }
+    let (one, many) = (creates_before_one(1), creates_before_one(24));
+    assert!(one >= 1, "nobody was before it: nothing is shown");
+    assert!(many <= 2 * one, "{many} beside a flood, {one} beside one neighbour");
+}
+
+/// How many of a neighbour's direct reads end while another user's one does, in the median of 40, when so many of its sessions have
+/// all that they may under way. The broker counts them itself.
+fn reads_beside_one(sessions: u32) -> u64 {
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    let mut neighbours: Vec<_> = (0..sessions)
+        .map(|nth| {
+            let mut client = house.client_of(STRANGER);
+            let handle = client.made(&format!("{nth}"), 1 << 20);
+            let free: Vec<u32> = (0..client.welcome.places).collect();
+            (client, handle, free)
+        })
+        .collect();
+    let theirs = |victim: &mut Victim| {
+        let owners = victim.status().owners;
+        owners.iter().find(|row| row.uid == STRANGER).unwrap().requests
+    };
+    let mut counts: Vec<u64> = (0..40)
+        .map(|_| {
+            for (client, handle, free) in &mut neighbours {
+                free.extend(std::iter::from_fn(|| client.posted()).map(|ended| ended.tag.index));
+                for place in free.drain(..) {
+                    let read = Submission {
+                        place: Place::Arena { at: 0, len: 4096 },
+                        ..client.entry(Op::Read, place, *handle, 0)
+                    };
+                    client.push(&read.encode());
+                }
+                client.publish();
+            }
+            let before = theirs(&mut victim);
+            victim.reads();
+            theirs(&mut victim) - before
+        })
+        .collect();
+    counts.sort_unstable();
+    drop((neighbours, victim));
+    house.ends();
+    counts[20]
+}
+
+#[test]
+fn a_flood_at_the_device_is_worth_one_neighbour() {
+    if !is_root() {
+        return;
+    }
+    let (one, many) = (reads_beside_one(1), reads_beside_one(24));
+    assert!(one >= 1, "nothing was under way beside it: nothing is shown");
+    assert!(many <= 2 * one, "{many} beside a flood, {one} beside one neighbour");
+}
