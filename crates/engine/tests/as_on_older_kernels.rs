@@ -72,6 +72,42 @@ fn nothing_is_registered_while_requests_are_under_way() {
     }
 }
 
+/// A policy may refuse to register anything, or only to be asked what there is: neither costs the ring, nor any of the ends that an event
+/// fd tells (since Linux 6.10 it does so once, unless it is registered again).
+#[test]
+fn what_may_not_be_registered_is_done_without() {
+    const PROBE: u32 = 8;
+    if ring().is_none() {
+        return;
+    }
+    for which in [filter::Which::All, filter::Which::Argument(1, PROBE)] {
+        let filtered = move || {
+            filter::forbid_some(&[(libc::SYS_io_uring_register, which)], Errno::EPERM.raw());
+            let mut engine = Engine::new(&config(Choice::Uring)).expect("a ring without it");
+            for _ in 0..3 {
+                let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+                let file = File::from_fd(bell.try_clone().unwrap(), "an event fd").unwrap();
+                engine
+                    .submit(Request::read_stream(&file, engine.buffer(8).unwrap()))
+                    .unwrap();
+                engine.turn(Wait::No).unwrap();
+                let ready = engine.ready_fd(true).expect("something to sleep on");
+                let ready = ready.try_clone_to_owned().unwrap();
+                engine.turn(Wait::No).unwrap();
+                let ring = std::thread::spawn(move || rustix::io::write(&bell, &1_u64.to_ne_bytes()));
+                let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+                let woken = poll(&mut [PollFd::new(&ready, PollFlags::IN)], Some(&long));
+                assert_eq!(woken, Ok(1), "{which:?}: slept through it");
+                ring.join().unwrap().unwrap();
+                engine.ready_fd(false);
+                engine.turn(Wait::one()).unwrap();
+                assert_eq!(engine.next_completion().unwrap().result, Ok(8));
+            }
+        };
+        std::thread::spawn(filtered).join().unwrap();
+    }
+}
+
 /// A deadline may be so far away that no milliseconds of 31 bits hold it; who sleeps for it needs no call that is younger than Linux 5.4.
 #[test]
 fn a_sleep_of_centuries_needs_no_young_call() {

@@ -66,7 +66,7 @@ table! {
         "the kernel's own limit, which is higher";
     LateEventFd = "late_event_fd", "5.18",
         "an event fd is registered with a ring without waiting for the requests under way",
-        "the operation of the same kernel, `IORING_OP_MSG_RING`, is known: a trial would wait for ever",
+        "a set-up flag or an operation (`IORING_OP_MSG_RING`) of the same kernel or a later one is known: a trial would wait for ever",
         "it is registered when the ring is made, and armed by a flag in the ring; it costs a descriptor in programs without an outside loop";
     SubmitAll = "submit_all", "5.18",
         "a refused entry does not end the batch (`IORING_SETUP_SUBMIT_ALL`)",

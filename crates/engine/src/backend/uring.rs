@@ -50,7 +50,7 @@ use beside::Beside;
 use entrance::Entrance;
 use entries::Entries;
 use ready::Ready;
-use setup::{build, explain_refusal, feature_of};
+use setup::{Sleeps, build, explain_refusal, feature_of};
 
 pub(crate) const NAME: &str = "uring";
 
@@ -119,26 +119,33 @@ struct Knows {
 }
 
 impl Knows {
-    fn of(ring: &IoUring) -> Knows {
+    /// None where the kernel has answered nothing: a policy refuses io_uring_register(2), and who knows what else of it.
+    fn of(ring: &IoUring) -> Option<Knows> {
         let mut probe = Probe::new();
-        if ring.submitter().register_probe(&mut probe).is_err() {
-            return Knows::default();
-        }
+        ring.submitter().register_probe(&mut probe).ok()?;
         let all = |codes: &[u8]| codes.iter().all(|code| probe.is_supported(*code));
-        Knows {
+        Some(Knows {
             truncate: all(&[opcode::Ftruncate::CODE]),
             lists: all(&[opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE]),
             messages: all(&[opcode::MsgRingData::CODE]),
-        }
+        })
     }
 }
 
 impl Uring {
     pub(crate) fn new(slots: u32, affinity: Affinity) -> Result<Uring, SetupError> {
         let slots = slots.max(1);
-        let (mut ring, features) = build(slots, affinity)?;
-        let knows = Knows::of(&ring);
-        let ready = Ready::of(&mut ring, knows.messages)?;
+        let (mut ring, mut features) = build(slots, affinity, Sleeps::ByEventFd)?;
+        let told = Knows::of(&ring);
+        let messages = told.map(|knows| knows.messages);
+        let mut ready = Ready::of(&mut ring, &features, messages);
+        if ready.is_none() {
+            drop(ring);
+            (ring, features) = build(slots, affinity, Sleeps::OnTheRing)?;
+            ready = Ready::of(&mut ring, &features, messages);
+        }
+        let ready = ready.ok_or_else(|| explain_refusal(Errno::EPERM))?;
+        let knows = told.unwrap_or_default();
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,

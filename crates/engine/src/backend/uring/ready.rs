@@ -5,13 +5,17 @@
 //!
 //! Before Linux 5.18 registering waits until nothing is under way on the ring, for ever where that is an accept. So on such a kernel it is
 //! done once, while the ring is new; on later ones when somebody first asks, because the kernel looks after a registered event fd at
-//! each completion.
+//! each completion. A kernel that takes a set-up flag of 5.18 or later is a later one, whatever a policy lets it say to a probe.
+//!
+//! Where nothing can be registered, the ring's own descriptor is slept on; such a ring has no DEFER_TASKRUN (`setup.rs`).
 //!
 //! The doorbell is watched beside the ring, not through it. A completion that is caused by a write to an event fd, as the
 //! doorbell's is, signals a registered event fd only after an RCU grace period, and since Linux 6.10 only the first time:
 //! `io_eventfd_do_signal` (io_uring/eventfd.c) never clears the bit that says it is under way. For polls and reads of other
 //! event fds the registration is therefore renewed at each arming, once there is a stream. Kernels that would wait for that have
 //! not that fault.
+
+#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -20,33 +24,46 @@ use baio_process::kernel::{self, Feature};
 use io_uring::IoUring;
 use rustix::event::epoll;
 
+use super::setup::{Features, was_taken};
 use crate::backend::Doorbell;
-use crate::error::{Errno, SetupError};
+use crate::error::Errno;
+
+/// Set-up flags that no kernel took before it registered an event fd late.
+const YOUNG: [Feature; 4] = [
+    Feature::SubmitAll,
+    Feature::SingleIssuer,
+    Feature::DeferTaskrun,
+    Feature::NoSqarray,
+];
 
 pub(super) struct Ready {
     /// May an event fd be registered while requests are under way?
     is_late: bool,
-    /// Registered.
+    /// Its ring's own descriptor is none to sleep on.
+    defers: bool,
+    /// Registered; none before somebody asks, or where that is refused.
     completed: Option<OwnedFd>,
     either: Option<OwnedFd>,
 }
 
 impl Ready {
-    /// Of a ring that has nothing under way. Where such a kernel's ring cannot be given an event fd, there is nothing to sleep on, ever.
-    pub(super) fn of(ring: &mut IoUring, found_late: bool) -> Result<Ready, SetupError> {
+    /// Of a ring that has nothing under way, on a kernel that says whether it `knows_messages`, or may not say. `None`: there would be
+    /// nothing to sleep on.
+    pub(super) fn of(ring: &mut IoUring, features: &Features, knows_messages: Option<bool>) -> Option<Ready> {
+        let found_late = knows_messages == Some(true) || YOUNG.iter().any(|flag| was_taken(features, *flag));
         let mut ready = Ready {
             is_late: kernel::has(Feature::LateEventFd, found_late),
+            defers: was_taken(features, Feature::DeferTaskrun),
             completed: None,
             either: None,
         };
-        if !ready.is_late {
+        // Who is refused one answer may be refused the other.
+        if !ready.is_late || knows_messages.is_none() {
             ring.completion().disable_eventfd();
-            ready.register(ring).map_err(|errno| {
-                let what = "an event fd of an io_uring".to_owned();
-                SetupError::new("make", what, errno).cure("raise RLIMIT_NOFILE (`ulimit -n`)")
-            })?;
+            let refused = ready.register(ring).is_err();
+            return (!refused || !ready.defers).then_some(ready);
         }
-        Ok(ready)
+        Some(ready)
     }
 
     fn register(&mut self, ring: &IoUring) -> Result<(), Errno> {
@@ -62,11 +79,18 @@ impl Ready {
         if self.either.is_some() {
             return Ok(0);
         }
-        if self.completed.is_none() {
-            self.register(ring)?;
+        if self.completed.is_none() && self.is_late {
+            match self.register(ring) {
+                Err(errno) if self.defers => return Err(errno),
+                // The ring itself is slept on.
+                _ => {}
+            }
         }
         let either = baio_process::descriptor::epoll()?;
-        for fd in self.completed.iter().chain([doorbell.fd()]) {
+        // SAFETY: the ring is open as long as it is borrowed.
+        let itself = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+        let completed = self.completed.as_ref().map_or(itself, AsFd::as_fd);
+        for fd in [completed, doorbell.fd().as_fd()] {
             epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         self.either = Some(either);

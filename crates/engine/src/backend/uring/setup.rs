@@ -21,6 +21,16 @@ enum For {
     All,
     /// Those that one thread uses, and no other ever.
     OneThread,
+    /// Those of one thread whose outside loop sleeps by an event fd.
+    OneThreadByEventFd,
+}
+
+/// How an outside loop learns that something has ended (`ready.rs`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sleeps {
+    ByEventFd,
+    /// By the ring's own descriptor: it misses completions under DEFER_TASKRUN.
+    OnTheRing,
 }
 
 /// Newest first: a kernel that lacks one has all that come after it or also lacks them.
@@ -37,7 +47,7 @@ const FLAGS: [Flag; 4] = [
         |b| {
             b.setup_defer_taskrun().setup_taskrun_flag();
         },
-        For::OneThread,
+        For::OneThreadByEventFd,
     ),
     (
         Feature::SingleIssuer,
@@ -70,7 +80,7 @@ fn completions_for(slots: u32) -> u32 {
 
 /// Sets up a ring with every flag that this kernel takes, for the threads that shall use it. COOP_TASKRUN is none of them: with
 /// it a thread that has submitted and goes on computing keeps the others' turns waiting.
-pub(super) fn build(slots: u32, affinity: Affinity) -> Result<(IoUring, Features), SetupError> {
+pub(super) fn build(slots: u32, affinity: Affinity, sleeps: Sleeps) -> Result<(IoUring, Features), SetupError> {
     let entries = slots.clamp(8, BATCH_MAX as u32).next_power_of_two();
     let completions = completions_for(slots);
     let mut dropped = 0;
@@ -78,7 +88,7 @@ pub(super) fn build(slots: u32, affinity: Affinity) -> Result<(IoUring, Features
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(completions);
         for (feature, ask, rings) in &FLAGS[dropped..] {
-            if suits(*rings, affinity) && !kernel::is_taken_away(*feature) {
+            if unsuited(*rings, affinity, sleeps).is_none() && !kernel::is_taken_away(*feature) {
                 ask(&mut builder);
             }
         }
@@ -88,7 +98,7 @@ pub(super) fn build(slots: u32, affinity: Affinity) -> Result<(IoUring, Features
                     return Err(explain_refusal(Errno::ENOSYS));
                 }
                 let ring = above_standard(ring).map_err(|error| explain_refusal(Errno::of(&error)))?;
-                return Ok((ring, told(dropped, affinity)));
+                return Ok((ring, told(dropped, affinity, sleeps)));
             }
             Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
             Err(errno) => return Err(explain_refusal(errno)),
@@ -108,19 +118,30 @@ fn above_standard(ring: IoUring) -> io::Result<IoUring> {
     unsafe { IoUring::from_fd(fd.into_raw_fd(), ring.params().clone()) }
 }
 
-fn suits(rings: For, affinity: Affinity) -> bool {
-    rings == For::All || affinity == Affinity::OneThread
+/// Why a flag is not asked for.
+fn unsuited(rings: For, affinity: Affinity, sleeps: Sleeps) -> Option<&'static str> {
+    match (rings, affinity, sleeps) {
+        (For::All, ..) => None,
+        (_, Affinity::AnyThread, _) => Some("not asked for: any thread may use this engine"),
+        (For::OneThreadByEventFd, _, Sleeps::OnTheRing) => Some("not asked for: io_uring_register(2) is refused here"),
+        (For::OneThread | For::OneThreadByEventFd, Affinity::OneThread, _) => None,
+    }
 }
 
-fn told(dropped: usize, affinity: Affinity) -> Features {
+fn told(dropped: usize, affinity: Affinity, sleeps: Sleeps) -> Features {
     let tell = |(index, (feature, _, rings)): (usize, &Flag)| {
-        if !suits(*rings, affinity) {
-            let why = "not asked for: any thread may use this engine";
+        if let Some(why) = unsuited(*rings, affinity, sleeps) {
             return (feature.line().name, Err(why.to_owned()));
         }
         feature_of(*feature, index >= dropped)
     };
     FLAGS.iter().enumerate().map(tell).collect()
+}
+
+/// Is the flag among those that the ring was set up with?
+pub(super) fn was_taken(features: &Features, flag: Feature) -> bool {
+    let is_it = |(name, had): &(&str, Result<(), String>)| *name == flag.line().name && had.is_ok();
+    features.iter().any(is_it)
 }
 
 /// What `explain` says of a feature that this kernel was `found` to have, or not.
