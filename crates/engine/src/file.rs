@@ -350,6 +350,10 @@ impl File {
         }
     }
 
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.inode().is_ok_and(|inode| inode.is_terminal)
+    }
+
     /// Are these clones of one file?
     pub(crate) fn is(&self, other: &File) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -9,6 +9,7 @@ use crate::device::Kind;
 use crate::error::{Errno, Error};
 use crate::request::Op;
 use crate::slot::{Filled, Slot};
+use crate::sys;
 
 /// What becomes of a request after an iteration.
 pub(crate) enum Next {
@@ -75,8 +76,11 @@ fn is_behind_the_end(slot: &Slot) -> Option<bool> {
     let Op::Read { offset: Some(offset) } = slot.op else {
         return None;
     };
+    if slot.may_wait() || sys::knows_the_end() {
+        return None;
+    }
     let file = slot.file.as_ref().filter(|file| file.kind() == Kind::Regular);
-    let size = file.filter(|_| !slot.may_wait())?.size().ok()?;
+    let size = file?.size().ok()?;
     Some(offset + slot.resumed_at as u64 >= size)
 }
 

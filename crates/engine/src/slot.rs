@@ -328,6 +328,10 @@ impl Slots {
             .is_some_and(|slot| stream(&slot.file) || stream(&slot.target))
     }
 
+    pub(crate) fn is_at_a_terminal(&self, id: RequestId) -> bool {
+        self.get(id).is_some_and(Slot::is_at_a_terminal)
+    }
+
     /// What the iteration that `id` has to run now is about; as good as a stream where there is no file.
     pub(crate) fn subject(&self, id: RequestId) -> (Kind, Caching) {
         let subject = self.get(id).and_then(Slot::subject);

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use baio_process::kernel::{self, Feature};
 
@@ -165,18 +166,70 @@ unsafe fn connect(fd: RawFd, address: Window) -> i32 {
 }
 
 unsafe fn receive(fd: RawFd, window: Window, flags: u32) -> i32 {
-    let (pointer, len) = flat(window);
-    // SAFETY: the caller promises the bytes.
-    raw(unsafe { libc::recv(fd, pointer.cast(), len.min(TRANSFER_MAX), flags as i32) })
+    // SAFETY: the caller promises the bytes, and the list where it is one; the message lives as long as the call.
+    raw(unsafe {
+        match window {
+            Window::Flat { pointer, len } => libc::recv(fd, pointer.cast(), len.min(TRANSFER_MAX), flags as i32),
+            Window::List { list, count } => {
+                let mut message = Message::of(list, count);
+                libc::recvmsg(fd, &raw mut message.0, flags as i32)
+            }
+        }
+    })
 }
 
 unsafe fn send(fd: RawFd, window: Window, flags: u32) -> i32 {
-    let (pointer, len) = flat(window);
-    // SAFETY: the caller promises the bytes.
-    raw(unsafe { libc::send(fd, pointer.cast(), len.min(TRANSFER_MAX), flags as i32) })
+    // SAFETY: as in `receive`.
+    raw(unsafe {
+        match window {
+            Window::Flat { pointer, len } => libc::send(fd, pointer.cast(), len.min(TRANSFER_MAX), flags as i32),
+            Window::List { list, count } => {
+                let message = Message::of(list, count);
+                libc::sendmsg(fd, &raw const message.0, flags as i32)
+            }
+        }
+    })
 }
 
-/// Lists never come here: `Slot::iteration` sends them by `writev`.
+/// What recvmsg(2) and sendmsg(2) take: a list, no address, nothing beside it. All parts are one datagram.
+pub(crate) struct Message(pub(crate) libc::msghdr);
+
+// SAFETY: its one pointer is that of a window's list, and goes where the window goes.
+unsafe impl Send for Message {}
+
+impl Message {
+    pub(crate) fn of(list: *const libc::iovec, count: u32) -> Message {
+        // SAFETY: zeros are an empty message: no pointer, no length.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = list.cast_mut();
+        // `Memory::pieces` makes no list longer than `IOV_MAX`.
+        message.msg_iovlen = count as _;
+        Message(message)
+    }
+}
+
+/// Does a read that shall not wait tell the end of a file from what the page cache has not? Linux 5.9 and 5.10 may say `EAGAIN` at the
+/// end and 0 elsewhere (preadv2(2), BUGS). A read that happens to be right proves nothing, so a system call of 5.11 tells.
+pub(crate) fn knows_the_end() -> bool {
+    static KNOWS: OnceLock<bool> = OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        kernel::tried(Feature::NowaitAtEnd, || {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            let (limit, mask) = (std::ptr::null::<libc::timespec>(), std::ptr::null::<libc::sigset_t>());
+            // SAFETY: there is no such descriptor, so nothing is waited for or written.
+            let told = unsafe { libc::syscall(libc::SYS_epoll_pwait2, -1, &raw mut event, 1, limit, mask, 0_usize) };
+            told < 0 && Errno::last() == Errno::EBADF
+        })
+    })
+}
+
+/// Is it a terminal, whose write may wait however ready it is?
+pub(crate) fn is_terminal(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: no memory is involved.
+    unsafe { libc::isatty(fd.as_raw_fd()) == 1 }
+}
+
+/// Of a connect, whose address is no list.
 pub(crate) fn flat(window: Window) -> (*mut u8, usize) {
     match window {
         Window::Flat { pointer, len } => (pointer, len),

@@ -10,7 +10,9 @@ use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, Errno, File, Request, Time, Wait, kernel};
+use baio_engine::{
+    Choice, Config, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Request, Time, Vectored, Wait, kernel,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Is this the child? Else runs it: this executable's test of that name, where these lines are taken away.
@@ -105,6 +107,117 @@ fn what_may_not_be_registered_is_done_without() {
             }
         };
         std::thread::spawn(filtered).join().unwrap();
+    }
+}
+
+/// What is left of a datagram after a read is lost, so one call has all parts of the list.
+#[test]
+fn a_list_of_who_will_not_wait_is_one_datagram() {
+    if !is_on("nowait_streams", "a_list_of_who_will_not_wait_is_one_datagram") {
+        return;
+    }
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    for choice in [Choice::Sync, Choice::Threads, Choice::Aio, Choice::Uring] {
+        let Ok(mut engine) = Engine::new(&config(choice)) else {
+            continue;
+        };
+        for kind in [SocketType::DGRAM, SocketType::SEQPACKET, SocketType::STREAM] {
+            let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::empty(), None).unwrap();
+            let socket = File::from_fd(one, "a socket").unwrap();
+            let list = |engine: &Engine, parts: &[&[u8]]| {
+                let mut list = Vectored::default();
+                // Neighbours in memory would be one part.
+                let gaps: Vec<_> = parts.iter().map(|_| engine.buffer(4096).unwrap()).collect();
+                for (part, gap) in parts.iter().zip(gaps) {
+                    let mut bytes = engine.buffer(part.len()).unwrap();
+                    bytes.copy_from_slice(part);
+                    list.push(bytes.into()).unwrap();
+                    drop(gap);
+                }
+                Memory::Many(list)
+            };
+            let impatient = |mut request: Request| {
+                request.policy.patience = Patience::NoWait;
+                request
+            };
+            let parts: [&[u8]; 3] = [b"one", b"and", b"other"];
+            let sent = engine.run(impatient(Request::write_stream(&socket, list(&engine, &parts))));
+            assert_eq!(sent.result, Ok(11), "{choice} {kind:?}");
+            let mut whole = [0; 64];
+            let got = rustix::io::read(&other, &mut whole).unwrap();
+            assert_eq!(&whole[..got], b"oneandother", "{choice} {kind:?}");
+            rustix::io::write(&other, b"the answer!").unwrap();
+            let blanks = list(&engine, &[&[0; 3], &[0; 3], &[0; 10]]);
+            let done = engine.run(impatient(Request::read_stream(&socket, blanks)));
+            assert_eq!(done.result, Ok(11), "{choice} {kind:?}");
+            let Memory::Many(mut parts) = done.memory else {
+                panic!("a list comes back");
+            };
+            let bytes = parts.drain().flat_map(|part| part.into_buffer().unwrap().to_vec());
+            assert_eq!(&bytes.collect::<Vec<_>>()[..11], b"the answer!", "{choice} {kind:?}");
+            let empty = engine.run(impatient(Request::read_stream(
+                &socket,
+                list(&engine, &[&[0; 3], &[0; 3]]),
+            )));
+            assert_eq!(empty.result, Err(Error::System(Errno::EAGAIN)), "{choice} {kind:?}");
+        }
+    }
+}
+
+/// What a read of an empty file says that will not wait; `EOPNOTSUPP` where its file system does not know the word.
+fn at_the_end(engine: &mut Engine, file: &File) -> Result<u32, Error> {
+    let mut read = Request::read(file, 0, engine.buffer(4096).unwrap(), Policy::kernel());
+    read.policy.patience = Patience::NoWait;
+    let told = engine.run(read).result;
+    assert!(
+        matches!(told, Ok(0) | Err(Error::System(Errno::EOPNOTSUPP))),
+        "{told:?}"
+    );
+    told
+}
+
+/// A read that will not wait and finds nothing says so itself; only Linux 5.9 and 5.10 have to be asked where the file ends.
+#[test]
+fn who_will_not_wait_costs_no_second_call() {
+    // A child of its own: its filter is the end of whoever asks for a size.
+    if !is_on(" ", "who_will_not_wait_costs_no_second_call") {
+        return;
+    }
+    for choice in [Choice::Threads, Choice::Aio, Choice::Uring] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let Ok(mut engine) = Engine::new(&config(choice)) else {
+                    return;
+                };
+                let kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+                let file = File::open(kept.path(), &Open::read()).unwrap();
+                let told = at_the_end(&mut engine, &file);
+                if kernel::lacking().any(|line| line.name == "nowait_at_end") {
+                    return println!("SKIPPED: this kernel has to be asked");
+                }
+                filter::kill_for(&[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx]);
+                assert_eq!(at_the_end(&mut engine, &file), told, "{choice}");
+            });
+        });
+    }
+}
+
+/// And there it says the same.
+#[test]
+fn the_end_of_a_file_is_told_where_its_size_must_be_asked_for() {
+    let test = "the_end_of_a_file_is_told_where_its_size_must_be_asked_for";
+    if !is_on("nowait_at_end", test) {
+        return;
+    }
+    for choice in [Choice::Threads, Choice::Aio, Choice::Uring] {
+        let Ok(mut engine) = Engine::new(&config(choice)) else {
+            continue;
+        };
+        let kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let file = File::open(kept.path(), &Open::read()).unwrap();
+        let told = at_the_end(&mut engine, &file);
+        let asked = kernel::lacking().any(|line| line.name == "nowait_at_end");
+        assert_eq!(told.is_ok(), asked, "{choice}: {told:?}");
     }
 }
 

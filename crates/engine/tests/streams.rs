@@ -396,24 +396,82 @@ fn a_named_pipe_is_read_and_written_whole() {
     });
 }
 
+/// The end with the keys and the screen, and the terminal itself.
+fn terminal() -> Option<(std::fs::File, File)> {
+    // SAFETY: plain calls on a new descriptor, which becomes ours.
+    let master = unsafe {
+        let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
+        if master < 0 || libc::grantpt(master) != 0 || libc::unlockpt(master) != 0 {
+            eprintln!("skipped: no terminals here");
+            return None;
+        }
+        OwnedFd::from_raw_fd(master)
+    };
+    let mut name = [0_u8; 64];
+    // SAFETY: the name fits, and is terminated.
+    let named = unsafe { libc::ptsname_r(master.as_raw_fd(), name.as_mut_ptr().cast(), name.len()) };
+    assert_eq!(named, 0);
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap();
+    let terminal = std::fs::File::options().read(true).write(true).open(name).unwrap();
+    Some((master.into(), file(terminal)))
+}
+
+/// Reads so many bytes from the screen when it is told how many, or, so that who waits for it is freed, unasked after half a minute.
+fn screen(mut keys: std::fs::File) -> (std::sync::mpsc::Sender<usize>, std::thread::JoinHandle<()>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let asked = told.recv_timeout(Duration::from_secs(30));
+        let mut shown = vec![0; asked.unwrap_or(FULL)];
+        keys.read_exact(&mut shown).unwrap();
+        assert!(asked.is_ok(), "it waited for who reads the terminal");
+        assert!(shown.iter().all(|&byte| byte == b'x'));
+    });
+    (tell, reader)
+}
+
+/// More than a terminal has room for.
+const FULL: usize = 1 << 20;
+
+#[test]
+fn a_terminal_that_is_full_keeps_nobody_but_its_writer() {
+    on_each(|engine| {
+        let Some((keys, terminal)) = terminal() else { return };
+        let (tell, reader) = screen(keys);
+        let (one, mut other) = std::io::pipe().unwrap();
+        other.write_all(b"meanwhile").unwrap();
+        engine
+            .submit(Request::write_stream(&terminal, buffer(engine, &[b'x'; FULL])).tagged(1))
+            .unwrap();
+        let read = Request::read_stream(&file(one), buffer(engine, &[0; 64])).tagged(2);
+        engine.submit(read).unwrap();
+        let done = next(engine);
+        assert_eq!((done.tag, done.result), (2, Ok(9)));
+        tell.send(FULL).unwrap();
+        let done = next(engine);
+        assert_eq!((done.tag, done.result), (1, Ok(FULL as u32)));
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_terminal_that_is_full_tells_who_does_not_want_to_wait() {
+    on_each(|engine| {
+        let Some((keys, terminal)) = terminal() else { return };
+        let (tell, reader) = screen(keys);
+        let mut write = Request::write_stream(&terminal, buffer(engine, &[b'x'; FULL]));
+        write.policy.patience = Patience::NoWait;
+        let done = finish(engine, write);
+        assert_eq!(done.result, Err(Error::System(Errno::EAGAIN)));
+        assert!(done.bytes_done > 0, "there was room");
+        tell.send(done.bytes_done as usize).unwrap();
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn a_terminal_is_waited_for_and_called_off() {
     on_each(|engine| {
-        // SAFETY: plain calls on a new descriptor, which becomes ours.
-        let master = unsafe {
-            let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
-            if master < 0 || libc::grantpt(master) != 0 || libc::unlockpt(master) != 0 {
-                return eprintln!("skipped: no terminals here");
-            }
-            OwnedFd::from_raw_fd(master)
-        };
-        let mut name = [0_u8; 64];
-        // SAFETY: the name fits, and is terminated.
-        let named = unsafe { libc::ptsname_r(master.as_raw_fd(), name.as_mut_ptr().cast(), name.len()) };
-        assert_eq!(named, 0);
-        let name = std::ffi::CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap();
-        let terminal = std::fs::File::options().read(true).write(true).open(name).unwrap();
-        let terminal = file(terminal);
+        let Some((mut keys, terminal)) = terminal() else { return };
         let read = |engine: &Engine| Request::read_stream(&terminal, buffer(engine, &[0; 64]));
         let id = engine.submit(read(engine)).unwrap();
         engine.turn(Wait::No).unwrap();
@@ -422,7 +480,6 @@ fn a_terminal_is_waited_for_and_called_off() {
         engine.submit(read(engine)).unwrap();
         engine.turn(Wait::No).unwrap();
         assert!(engine.next_completion().is_none(), "nothing was typed");
-        let mut keys = std::fs::File::from(master);
         let typed = in_a_while(move || {
             keys.write_all(b"hello\n").unwrap();
             std::thread::sleep(Duration::from_millis(50));

@@ -60,6 +60,10 @@ table! {
         "an io_uring that can be waited for with a limit (`IORING_ENTER_EXT_ARG`)",
         "the features that its set-up tells, and a no-op that goes round",
         "no uring: Linux AIO, else threads";
+    NowaitAtEnd = "nowait_at_end", "5.11",
+        "a read that shall not wait tells the end of a file from what is not in the page cache",
+        "the system call of the same kernel, epoll_pwait2(2), is known: a read that is right once proves nothing",
+        "such a read that ends with nothing is followed by fstat(2)";
     BoundedWorkers = "bounded_workers", "5.15",
         "a limit on a ring's threads in the kernel (`IORING_REGISTER_IOWQ_MAX_WORKERS`)",
         "asked for at the start",
@@ -99,7 +103,7 @@ table! {
     NowaitStreams = "nowait_streams", "6.4",
         "pipes and sockets know `RWF_NOWAIT`",
         "a read or write with it says `EOPNOTSUPP`",
-        "who will not wait is told by poll(2) first; what is ready is read, and written by pieces that fit (a socket: with `MSG_DONTWAIT`)";
+        "who will not wait is told by poll(2) first; what is ready is read, and written by pieces that fit (a socket: whole, with `MSG_DONTWAIT`)";
     Cachestat = "cachestat", "6.5",
         "whether bytes are in the page cache (cachestat(2))",
         "the call",

@@ -225,6 +225,10 @@ impl Uring {
                     self.streams = true; // It ends by an event fd: see `Ready`.
                     beside.truncate(id, file, len)
                 }
+                // The kernel believes a terminal that says it is writable, and would sleep in it: here, before the queue's others.
+                (_, Action::Write { offset: -1, .. }, _) if slots.is_at_a_terminal(id) => {
+                    self.entries.of(id, &iteration).flags(squeue::Flags::ASYNC)
+                }
                 _ => self.entries.of(id, &iteration),
             };
             // SAFETY: the entry's memory belongs to a slot, which is not emptied before its completion has been reaped.

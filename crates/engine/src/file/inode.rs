@@ -22,6 +22,8 @@ pub(super) struct Inode {
     pub(super) file_system: Option<i64>,
     /// Pipes, sockets and terminals have none (lseek(2)).
     pub(super) offsets: bool,
+    /// A write to it may wait however ready it is.
+    pub(super) is_terminal: bool,
     /// Somebody else opened it, and may use its position.
     pub(super) is_given: bool,
 }
@@ -32,6 +34,8 @@ impl Inode {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(SetupError::new("open", name.to_owned(), Errno::EISDIR).need("a file or a device"));
         }
+        let is_terminal =
+            FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && sys::is_terminal(fd.as_fd());
         let offsets = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo | FileType::Socket => false,
             FileType::RegularFile | FileType::BlockDevice => true,
@@ -49,6 +53,7 @@ impl Inode {
             direct,
             file_system,
             offsets,
+            is_terminal,
             is_given: false,
         })
     }

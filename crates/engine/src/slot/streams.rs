@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 
 use super::Slot;
 use crate::memory::Window;
-use crate::sys::{Action, Fd, Iteration};
+use crate::sys::{self, Action, Fd, Iteration};
 
 /// What a stream is that knows no `RWF_NOWAIT`, on whose behalf the engine looks before each iteration whether it is ready. Who is
 /// overtaken between the look and the call waits after all: on a pipe, never on a socket.
@@ -17,6 +17,8 @@ pub(crate) enum Looks {
     Pipe,
     /// Has a word of its own, `MSG_DONTWAIT`.
     Socket,
+    /// Writable is a terminal that has room for something.
+    Terminal,
     Other,
 }
 
@@ -37,20 +39,25 @@ pub(crate) fn ready(fd: RawFd, events: u32) -> u32 {
     }
 }
 
+/// A pseudo-terminal that is writable has room for 256 bytes (`tty_buffer_alloc`, drivers/tty/tty_buffer.c) and a serial line for more; a tab
+/// may become eight (`n_tty_write`).
+const TERMINAL_PIECE: usize = 32;
+
 /// What does not wait on a stream that is ready.
 pub(super) fn of_what_is_ready(looks: Looks, action: Action, fd: Fd) -> Iteration {
     let quiet = libc::MSG_DONTWAIT as u32;
     let action = match (looks, action) {
-        (Looks::Socket, Action::Read { window, .. }) => Action::Receive {
-            window: first_part(window),
-            flags: quiet,
-        },
+        (Looks::Socket, Action::Read { window, .. }) => Action::Receive { window, flags: quiet },
         (Looks::Socket, Action::Write { window, .. }) => Action::Send {
-            window: first_part(window),
+            window,
             flags: quiet | libc::MSG_NOSIGNAL as u32,
         },
         (Looks::Pipe, Action::Write { window, offset }) => Action::Write {
             window: first_part(window).at_most(libc::PIPE_BUF),
+            offset,
+        },
+        (Looks::Terminal, Action::Write { window, offset }) => Action::Write {
+            window: first_part(window).at_most(TERMINAL_PIECE),
             offset,
         },
         (_, other) => other,
@@ -80,10 +87,12 @@ impl Slot {
         let (file, caching) = self.subject()?;
         let fd = file.raw_fd(caching).filter(|_| !file.has_offsets())?;
         // SAFETY: the slot of the request keeps the descriptor open.
-        let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok()?;
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let stat = rustix::fs::fstat(fd).ok()?;
         Some(match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo => Looks::Pipe,
             FileType::Socket => Looks::Socket,
+            FileType::CharacterDevice if sys::is_terminal(fd) => Looks::Terminal,
             _ => Looks::Other,
         })
     }
@@ -95,6 +104,11 @@ impl Slot {
         };
         let fd = file.raw_fd(caching).filter(|_| !file.has_offsets());
         fd.is_none_or(|fd| ready(fd, self.readiness()) != 0)
+    }
+
+    /// Is a terminal what its next iteration is about?
+    pub(crate) fn is_at_a_terminal(&self) -> bool {
+        self.subject().is_some_and(|(file, _)| file.is_terminal())
     }
 
     /// A list goes by readv(2) and writev(2), which take no `MSG_*`; `validate` has seen to that.

@@ -20,7 +20,16 @@ pub(crate) enum Which {
 
 /// As [`forbid`], by number and argument.
 pub(crate) fn forbid_some(calls: &[(libc::c_long, Which)], errno: i32) {
-    let filter = program(calls, errno);
+    set(program(calls, libc::SECCOMP_RET_ERRNO | errno as u32));
+}
+
+/// From now on the process ends when this thread, or one that it starts, makes one of these calls.
+pub(crate) fn kill_for(calls: &[libc::c_long]) {
+    let all: Vec<_> = calls.iter().map(|&call| (call, Which::All)).collect();
+    set(program(&all, libc::SECCOMP_RET_KILL_PROCESS));
+}
+
+fn set(filter: Vec<libc::sock_filter>) {
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_ptr().cast_mut(),
@@ -33,7 +42,7 @@ pub(crate) fn forbid_some(calls: &[(libc::c_long, Which)], errno: i32) {
     }
 }
 
-fn program(calls: &[(libc::c_long, Which)], errno: i32) -> Vec<libc::sock_filter> {
+fn program(calls: &[(libc::c_long, Which)], verdict: u32) -> Vec<libc::sock_filter> {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
         jt,
@@ -41,12 +50,7 @@ fn program(calls: &[(libc::c_long, Which)], errno: i32) -> Vec<libc::sock_filter
         k,
     };
     let load = |at: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
-    let refuse = step(
-        libc::BPF_RET | libc::BPF_K,
-        0,
-        0,
-        libc::SECCOMP_RET_ERRNO | errno as u32,
-    );
+    let refuse = step(libc::BPF_RET | libc::BPF_K, 0, 0, verdict);
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let mut steps = Vec::new();
     for &(call, which) in calls {

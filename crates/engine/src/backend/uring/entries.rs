@@ -7,12 +7,14 @@ use io_uring::{opcode, squeue};
 
 use crate::memory::{Arena, Window};
 use crate::request::RequestId;
-use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
+use crate::sys::{self, Action, Fd, Iteration, Message, TRANSFER_MAX};
 
 /// Makes entries, and keeps what they point at or name by number.
 pub(super) struct Entries {
     /// Where timer requests keep the moment that the kernel reads at submission; one a slot.
     moments: Box<[Timespec]>,
+    /// Where lists that are sent and received have theirs; none before the first.
+    messages: Box<[Message]>,
     /// What is registered of an arena: memory in it goes by a number.
     pub(super) arena: Option<Pieces>,
     /// Lists of such memory go the same way (Linux 6.15).
@@ -68,6 +70,7 @@ impl Entries {
     pub(super) fn new(slots: u32) -> Entries {
         Entries {
             moments: vec![Timespec::new(); slots as usize].into(),
+            messages: Box::default(),
             arena: None,
             lists: false,
         }
@@ -120,14 +123,20 @@ impl Entries {
                 let (pointer, len) = sys::flat(address);
                 opcode::Connect::new(fd, pointer.cast(), len as u32).build()
             }
-            Action::Receive { window, flags } => {
-                let (pointer, len) = sys::flat(window);
-                opcode::Recv::new(fd, pointer, clamp(len)).flags(flags as i32).build()
-            }
-            Action::Send { window, flags } => {
-                let (pointer, len) = sys::flat(window);
-                opcode::Send::new(fd, pointer, clamp(len)).flags(flags as i32).build()
-            }
+            Action::Receive { window, flags } => match window {
+                Window::Flat { pointer, len } => opcode::Recv::new(fd, pointer, clamp(len)).flags(flags as i32).build(),
+                Window::List { list, count } => {
+                    let message = self.message(id, list, count);
+                    opcode::RecvMsg::new(fd, message).flags(flags).build()
+                }
+            },
+            Action::Send { window, flags } => match window {
+                Window::Flat { pointer, len } => opcode::Send::new(fd, pointer, clamp(len)).flags(flags as i32).build(),
+                Window::List { list, count } => {
+                    let message = self.message(id, list, count);
+                    opcode::SendMsg::new(fd, message).flags(flags).build()
+                }
+            },
         };
         let flags = if fixed {
             squeue::Flags::FIXED_FILE
@@ -135,6 +144,17 @@ impl Entries {
             squeue::Flags::empty()
         };
         Some(entry.flags(flags).user_data(id.to_bits()))
+    }
+
+    /// The kernel reads it at submission, and writes what it has received beside the bytes when the request ends.
+    fn message(&mut self, id: RequestId, list: *const libc::iovec, count: u32) -> *mut libc::msghdr {
+        if self.messages.is_empty() {
+            let none = || Message::of(std::ptr::null(), 0);
+            self.messages = std::iter::repeat_with(none).take(self.moments.len()).collect();
+        }
+        let message = &mut self.messages[id.slot as usize];
+        *message = Message::of(list, count);
+        &raw mut message.0
     }
 
     fn read(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
