@@ -156,7 +156,7 @@ impl Local {
 
     /// Submits, and sleeps until something ends or another thread wakes the future.
     fn sleep_till_rung(&self, alarm: &Alarm) -> Result<()> {
-        let wait = if alarm.fall_asleep() {
+        let wait = if alarm.fall_asleep() && !self.call_the_next() {
             self.wait_for_next(u32::from(self.in_flight() > 0))
         } else {
             Wait::No
@@ -177,11 +177,11 @@ impl Local {
             Some(core) => {
                 let done = act(core);
                 let (freed, free) = core.places_freed();
-                let ended = core.engine().completions();
+                let (free_slots, taken) = core.engine().free_slots();
                 drop(borrowed);
                 self.clear_up();
                 self.0.room.wake_if_freed(freed, free);
-                self.0.slots.wake_if_freed(ended, usize::MAX);
+                self.0.slots.wake_if_freed(taken, free_slots);
                 done
             }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
@@ -220,11 +220,6 @@ impl Local {
         self.drop_displaced(&mut fired);
         self.0.fired.set(fired);
         self.take_ours();
-    }
-
-    /// So many slots have come free that no place of the table was behind.
-    pub(crate) fn requests_may_come(&self, count: usize) {
-        self.0.room.wake_next(count);
     }
 
     /// Those who wait for a slot of the engine.
@@ -311,6 +306,10 @@ impl Link for Local {
     }
 
     fn turn(&self, wait: Wait) -> Result<usize> {
+        let wait = match wait {
+            Wait::Until { .. } if self.call_the_next() => Wait::No,
+            wait => wait,
+        };
         let ended = self.with(|core| core.turn(wait));
         self.wake();
         ended

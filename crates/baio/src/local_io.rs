@@ -164,15 +164,29 @@ impl Work {
                 self.stage = Stage::Started(tag);
                 Poll::Pending
             }
-            (Ok(Some(Err(back))), _) => {
-                let waker = context.waker().clone();
-                self.link.slots().wait(&mut self.place, waker, None);
-                self.stage = Stage::Fresh(Box::new(back));
-                Poll::Pending
-            }
+            (Ok(Some(Err(back))), _) => self.wait_for_slot(back, context),
             (Ok(None), given) => Poll::Ready(Err((self.failed(Fault::Stale), given.map(|request| request.memory)))),
             (Err(error), given) => Poll::Ready(Err((error, given.map(|request| request.memory)))),
         }
+    }
+
+    fn wait_for_slot(
+        &mut self,
+        request: Request,
+        context: &mut Context<'_>,
+    ) -> Poll<std::result::Result<Completion, NotDone>> {
+        let until = request.policy.deadline;
+        if until.is_some_and(|at| at <= self.link.now()) {
+            let error = self.failed(baio_engine::Error::Cancelled);
+            return Poll::Ready(Err((error, Some(request.memory))));
+        }
+        let waker = context.waker().clone();
+        self.link.slots().wait(&mut self.place, waker, until);
+        if until.is_some() {
+            self.link.call_driver(); // It may have to wake up sooner.
+        }
+        self.stage = Stage::Fresh(Box::new(request));
+        Poll::Pending
     }
 
     fn look(&mut self, tag: u64, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
@@ -287,7 +301,8 @@ impl<B: IoBuf> fmt::Debug for StreamRequest<B> {
 }
 
 impl<B: IoBuf> StreamRequest<B> {
-    /// Gives up on it so long from now: it then fails as indeterminate, without its buffer. What it has received is lost.
+    /// Gives up on it so long from now: it then fails as indeterminate, without its buffer. What it has received is lost. If it still waits for a
+    /// slot then, it fails as cancelled, with its buffer.
     pub fn within(mut self, duration: Duration) -> Self {
         let at = self.work.link.now().after(duration);
         if let Stage::Fresh(request) = &mut self.work.stage {
@@ -418,8 +433,6 @@ impl Local {
         if ended.is_empty() {
             return;
         }
-        // The table refuses requests too while streams and timers have all slots of the engine.
-        self.requests_may_come(ended.len());
         let mut fired = Vec::new();
         self.ours().note(&mut ended, &mut fired);
         drop(ended);

@@ -61,6 +61,15 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if link.free_beside_waiters() != (0, 0) {
+                // Those who were called go on first.
+                if std::mem::replace(&mut has_yielded, true) {
+                    link.call_the_next();
+                    return Poll::Ready(Ok(()));
+                }
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let timer = timer.as_mut().as_pin_mut();
             if timer.is_some_and(|timer| timer.poll(context).is_ready()) {
                 return Poll::Ready(Ok(()));

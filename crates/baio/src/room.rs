@@ -38,11 +38,18 @@ impl Room {
         }
     }
 
-    /// Wakes this many of them, at most.
-    pub(crate) fn wake_next(&self, count: usize) {
-        if !self.waiting.borrow().is_empty() {
+    /// Does nobody wait, or was everybody called?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+
+    /// Wakes this many of them, at most. Was there anybody to be woken?
+    pub(crate) fn wake_next(&self, count: usize) -> bool {
+        let any = count > 0 && !self.is_empty();
+        if any {
             self.fire(|waiting, fired| waiting.wake_next(count, fired));
         }
+        any
     }
 
     /// Wakes them all: the link has nobody to drive it any more, or has ended.

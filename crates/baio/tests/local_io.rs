@@ -3,17 +3,19 @@
 mod common;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use baio::{Address, File, Link, Local, Stream, Wait};
+use futures_util::StreamExt;
 use futures_util::future::{Either, join, join_all, select};
+use futures_util::stream::FuturesUnordered;
 
 /// Each test on each of these; one that cannot start here is skipped by name.
 macro_rules! on_each_backend {
@@ -45,6 +47,8 @@ on_each_backend! {
     a_close_ends_what_waits_for_ever
     an_undriven_link_is_told
     there_may_be_more_than_slots
+    who_gives_up_makes_room
+    who_waits_for_a_slot_is_called_off
     the_echo_server_logs
 }
 
@@ -138,7 +142,9 @@ fn timers_end_in_their_order(link: Local) {
             order.borrow_mut().push(ms);
         }
     };
-    link.block_on(join_all([40, 10, 30, 20, 0].map(sleep))).unwrap();
+    // In the order in which they are woken: on a busy machine several end in one turn.
+    let all: FuturesUnordered<_> = [40, 10, 30, 20, 0].into_iter().map(sleep).collect();
+    link.block_on(all.collect::<()>()).unwrap();
     assert_eq!(*order.borrow(), [0, 10, 20, 30, 40]);
     assert!(begun.elapsed() >= Duration::from_millis(40));
     link.sleep(Duration::from_millis(1)).wait().unwrap();
@@ -249,6 +255,84 @@ fn there_may_be_more_than_slots(link: Local) {
     })
     .unwrap();
     assert_eq!(file.size().wait().unwrap(), 20_000);
+    link.close().unwrap();
+}
+
+/// Every slot is taken by what waits for ever. Those that are dropped, cancelled or overdue make room for who waits.
+fn who_gives_up_makes_room(link: Local) {
+    let (one, _other) = pair(&link);
+    let _driver = link.drive();
+    for how in ["dropped", "dropped at work", "cancelled", "overdue", "timers"] {
+        let mut timers: Vec<_> = (0..30).map(|_| link.sleep(Duration::from_secs(3600))).collect();
+        let mut first: Vec<_> = (0..30).map(|_| one.read(vec![0; 1])).collect();
+        match how {
+            "timers" => first.clear(),
+            "overdue" => first = first.into_iter().map(|read| read.within(Duration::ZERO)).collect(),
+            _ => {}
+        }
+        if how != "timers" {
+            timers.clear();
+        }
+        while link.in_flight() > 0 {
+            link.turn(Wait::one()).unwrap(); // What the one before has left.
+        }
+        assert!(timers.iter_mut().all(waits) && first.iter_mut().all(waits));
+        // 32 slots are for these, so some of the rest stand in line: fewer than make room.
+        let mut rest: Vec<_> = (0..20).map(|_| one.read(vec![0; 1])).collect();
+        assert!(rest.iter_mut().all(waits));
+        let (called, waker) = common::Wakes::new();
+        let mut late = one.read(vec![0; 1]);
+        assert!(Pin::new(&mut late).poll(&mut Context::from_waker(&waker)).is_pending());
+        match how {
+            "dropped" => first.clear(),
+            "dropped at work" => {
+                link.turn(Wait::No).unwrap();
+                first.clear();
+            }
+            "cancelled" => first.iter_mut().for_each(baio::StreamRequest::cancel),
+            "timers" => timers.clear(),
+            _ => {}
+        }
+        turn_until(&link, || called.count() > 0, how);
+    }
+    link.close().unwrap();
+}
+
+fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+    Pin::new(future)
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
+}
+
+/// Without a sleep: before one a driver calls whoever stands beside a free slot.
+fn turn_until(link: &Local, is_so: impl Fn() -> bool, what: &str) {
+    for _ in 0..1_000_000 {
+        if is_so() {
+            return;
+        }
+        link.turn(Wait::No).unwrap();
+        std::thread::yield_now();
+    }
+    panic!("{what}: nobody was called");
+}
+
+/// Who waits for a slot ends at its deadline, and when it is cancelled, with what it brought.
+fn who_waits_for_a_slot_is_called_off(link: Local) {
+    let (one, _other) = pair(&link);
+    let driver = link.drive();
+    let mut first: Vec<_> = (0..40).map(|_| one.read(vec![0; 1])).collect();
+    assert!(first.iter_mut().all(waits));
+    drop(driver);
+    let late = one.read(vec![7; 3]).within(Duration::from_millis(20));
+    let late = link.block_on(late).unwrap().unwrap_err();
+    assert_eq!((late.error.code(), late.buffer), ("ECANCELED", Some(vec![7; 3])));
+    let mut asked = one.read(vec![8; 3]);
+    let asked = link.block_on(async {
+        assert!(poll_fn(|context| Poll::Ready(Pin::new(&mut asked).poll(context).is_pending())).await);
+        asked.cancel();
+        asked.await.unwrap_err()
+    });
+    assert_eq!(asked.unwrap().error.code(), "ECANCELED");
     link.close().unwrap();
 }
 

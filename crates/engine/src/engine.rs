@@ -72,6 +72,8 @@ pub struct Engine {
     answered: Vec<(RequestId, Result<u32, Error>)>,
     /// Requests that wait for no write any more; kept for its room.
     freed: Vec<RequestId>,
+    /// Completions that the caller has taken.
+    taken: u64,
     /// Completions that the caller has yet to take.
     ready: VecDeque<Completion>,
     done: Done,
@@ -166,6 +168,7 @@ impl Engine {
             backend_name: name,
             backend: Router::new(backend),
             arena,
+            taken: 0,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
             queue: Line::with_capacity(slots as usize),
             held: Line::default(),
@@ -335,7 +338,17 @@ impl Engine {
 
     /// Takes the next completion, in the order in which they arrived.
     pub fn next_completion(&mut self) -> Option<Completion> {
-        self.ready.pop_front()
+        let next = self.ready.pop_front();
+        self.taken += u64::from(next.is_some());
+        next
+    }
+
+    /// How many requests more [`Engine::submit`] takes; and a number that grows whenever that does. A slot comes free when its completion, or
+    /// its `Released` notice, is taken, however it came to that.
+    #[must_use]
+    pub fn free_slots(&self) -> (usize, u64) {
+        let used = self.slots.in_use() + self.ready.len() + self.reserved_slots;
+        (self.slots.capacity().saturating_sub(used), self.taken)
     }
 
     /// Runs one request to its end, for straight-line code. Other completions stay ready to be taken, however many they
@@ -357,6 +370,7 @@ impl Engine {
             let mine = |c: &Completion| c.id == id && c.notice == Notice::Completed;
             if let Some(at) = self.ready.iter().position(mine) {
                 if let Some(completion) = self.ready.remove(at) {
+                    self.taken += 1;
                     return completion;
                 }
             }
@@ -519,12 +533,6 @@ impl Engine {
     #[must_use]
     pub fn measures(&self) -> &Measures {
         &self.measures
-    }
-
-    /// Completions delivered so far ([`Stats::completions`]), for who asks often.
-    #[must_use]
-    pub fn completions(&self) -> u64 {
-        self.stats.completions
     }
 
     /// Counters so far.

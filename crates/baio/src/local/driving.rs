@@ -101,7 +101,7 @@ impl Local {
         Wait::Until {
             count,
             min_wait: Duration::ZERO,
-            deadline: self.0.room.until(),
+            deadline: self.lines_until(),
         }
     }
 
@@ -110,12 +110,36 @@ impl Local {
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
-        of_core.into_iter().chain(self.0.room.until()).min()
+        of_core.into_iter().chain(self.lines_until()).min()
     }
 
     /// Wakes whoever has waited for a slot long enough.
     pub(crate) fn wake_late(&self) {
         self.0.room.wake_late(|| self.now());
+        self.0.slots.wake_late(|| self.now());
+    }
+
+    /// So many places and slots are free beside somebody who waits for one.
+    pub(crate) fn free_beside_waiters(&self) -> (usize, usize) {
+        if self.0.room.is_empty() && self.0.slots.is_empty() {
+            return (0, 0);
+        }
+        let free = self.with(|core| Ok((core.places_freed().1, core.engine().free_slots().0)));
+        let (places, slots) = free.unwrap_or_default();
+        let places = if self.0.room.is_empty() { 0 } else { places.min(slots) };
+        (places, if self.0.slots.is_empty() { 0 } else { slots })
+    }
+
+    /// Before a sleep, when all who were called have been polled. One of them may be a future whose task awaits another now: what it was called for is
+    /// free beside those who stand behind it, and nobody else would call them. Was anybody called?
+    pub(crate) fn call_the_next(&self) -> bool {
+        let (places, slots) = self.free_beside_waiters();
+        self.0.room.wake_next(places) | self.0.slots.wake_next(slots)
+    }
+
+    /// When the first of those who wait for a slot gives up.
+    fn lines_until(&self) -> Option<Time> {
+        self.0.room.until().into_iter().chain(self.0.slots.until()).min()
     }
 }
 
@@ -169,6 +193,7 @@ impl Future for Drive {
         self.link.set_driver(context.waker());
         let in_flight = self.link.in_flight() > 0;
         if !in_flight && self.link.next_wake().is_none() {
+            self.link.call_the_next();
             return Poll::Pending; // Woken by the next request.
         }
         match self.link.turn(self.how_long(in_flight)) {

@@ -87,7 +87,8 @@ mod of_both {
             pins_wait_for_room
             more_pins_than_slots
             more_watched_pins_than_slots
-            a_deadline_counts_while_it_waits;
+            a_deadline_counts_while_it_waits
+            who_is_called_and_not_polled_keeps_nobody_waiting;
         freezes:
             a_frozen_link_is_dropped_with_writes_that_wait
             a_frozen_link_is_closed_with_operations_that_wait;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use baio::{Link, Segment, SegmentOp, Wait};
+use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
+use futures_util::stream::FuturesUnordered;
 
 use crate::rig::{Made, PAGE, Volume, options, page, segment};
 
@@ -141,4 +143,24 @@ pub(crate) fn a_deadline_counts_while_it_waits<L: Made>() {
     assert_eq!(late.buffer.map(|back| back[0]), Some(7));
     empty(&link, taken);
     assert_eq!(crate::rig::byte_of(&open, 0), 0);
+}
+
+/// A slot comes free for a future that nobody polls, as its task awaits another one: that one gets the slot.
+pub(crate) fn who_is_called_and_not_polled_keeps_nobody_waiting<L: Made>() {
+    let volume = Volume::new();
+    let link: L = few(&volume);
+    let open = segment(&link, "one", 8);
+    let mut reads: FuturesUnordered<_> = (0..60)
+        .map(|nth| open.read_at(nth % 8 * 4096, page(&link, 1)).direct())
+        .collect();
+    let ended = link.block_on(async {
+        let mut ended = 0;
+        while let Some(read) = reads.next().await {
+            assert_eq!(read.unwrap().bytes, PAGE);
+            assert_eq!(open.read_at(0, page(&link, 1)).direct().await.unwrap().bytes, PAGE);
+            ended += 1;
+        }
+        ended
+    });
+    assert_eq!(ended.unwrap(), 60);
 }

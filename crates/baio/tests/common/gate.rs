@@ -3,7 +3,7 @@
 #[path = "../../../broker/tests/support/device.rs"]
 mod device;
 
-use baio::{Core, Identity, Options, Remote};
+use baio::{Core, Identity, Local, Options, Remote};
 use baio_engine::sim::Disk;
 use baio_engine::{Config, Engine, File};
 use baio_storage::format_simulated;
@@ -14,22 +14,34 @@ pub use device::Gate;
 pub fn gated() -> (Gate, Remote) {
     let gate = Gate::default();
     let inside = gate.clone();
-    let config = Config {
-        slots: 128,
-        arena_bytes: 8 << 20,
-        ..Config::default()
-    };
+    let config = config(128);
     let options = Options {
         identity: Identity::effective(),
         config,
         ..Options::default()
     };
-    let make = move || {
-        let disk = Disk::new(16 << 20);
-        let file = File::simulated(&disk, "gated");
-        let mut engine = Engine::with_backend(inside.backend(), &config).expect("an engine");
-        format_simulated(&mut engine, &file, &baio::Format::default())?;
-        Core::open_simulated(engine, &file, &config)
-    };
+    let make = move || core(&inside, &config);
     (gate, Remote::around(make, &options).unwrap())
+}
+
+/// The same in this thread, with so many slots.
+pub fn gated_here(gate: &Gate, slots: u32) -> Local {
+    let core = core(gate, &config(slots)).unwrap();
+    Local::around(core, Identity::effective())
+}
+
+fn config(slots: u32) -> Config {
+    Config {
+        slots,
+        arena_bytes: 8 << 20,
+        ..Config::default()
+    }
+}
+
+fn core(gate: &Gate, config: &Config) -> baio::Result<Core> {
+    let disk = Disk::new(16 << 20);
+    let file = File::simulated(&disk, "gated");
+    let mut engine = Engine::with_backend(gate.backend(), config).expect("an engine");
+    format_simulated(&mut engine, &file, &baio::Format::default())?;
+    Core::open_simulated(engine, &file, config)
 }

@@ -431,10 +431,9 @@ impl Core {
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
         self.take_returned();
-        let wait = if self.before_sleep() {
-            Wait::No
-        } else {
-            self.sleep_for(wait)
+        let wait = match self.before_sleep() {
+            true => Wait::No,
+            false => self.sleep_for(wait),
         };
         // What was appended since is submitted by the next turn, which comes at once.
         let wait = if wait == Wait::No || self.logs.fall_asleep() {
@@ -476,13 +475,14 @@ impl Core {
 
     fn dispatch(&mut self, completion: Completion) {
         match Recipient::of(completion.tag) {
-            Some(Recipient::Request(ticket)) => self.request_ended(ticket, completion),
+            Some(Recipient::Request(ticket)) => return self.request_ended(ticket, completion),
             Some(operation @ Recipient::Operation { .. }) => {
                 self.tell_operation(operation, Event::Completed(completion));
             }
             Some(Recipient::Driver) => self.foreign.push_back(completion),
             None => {}
         }
+        self.requests.slot_came_free(); // With none of its places.
     }
 
     /// Wakers of what has ended; to be woken when the core is not borrowed any more.

@@ -32,7 +32,8 @@ impl Core {
         self.requests.is_full()
     }
 
-    /// Grows with each place of the table that comes free for a request that found none; and how many are free now.
+    /// Grows with each place of the table, or slot of the engine behind it, that comes free for a request that found none; and how many places are free
+    /// now.
     #[must_use]
     pub fn places_freed(&self) -> (u64, usize) {
         (self.requests.given_back(), self.requests.free_places())

@@ -89,7 +89,7 @@ pub(crate) struct Requests {
     called_up: Option<Ticket>,
     /// Nobody has tried to begin the last of those.
     is_woken: bool,
-    /// How many entries were given back by what had begun.
+    /// How many entries were given back by what had begun, and slots of the engine by what has no entry.
     given_back: u64,
     /// When what is not with the engine is overdue, with names that may be old ones.
     deadlines: BinaryHeap<Reverse<(Time, u32, u32)>>,
@@ -497,6 +497,11 @@ impl Requests {
         let taker = std::mem::replace(&mut entry.taker, Taker::Anyone);
         self.free.push(ticket.index);
         self.displace(taker);
+    }
+
+    /// The engine has a slot more for a request, by the end of something that had no entry.
+    pub(crate) fn slot_came_free(&mut self) {
+        self.given_back += 1;
     }
 
     fn displace(&mut self, taker: Taker) {
