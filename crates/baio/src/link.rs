@@ -447,6 +447,19 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         false
     }
 
+    /// Wakes `waker` when there may be such a buffer, or never will be, and at `until`. Who has a place in that line leaves it by the next.
+    #[doc(hidden)]
+    fn wake_when_memory(&self, place: &mut Option<WaitPlace>, bytes: usize, waker: &Waker, until: Option<Time>) {
+        let _ = (place, bytes, until);
+        waker.wake_by_ref(); // Here nothing is copied: nobody waits for that.
+    }
+
+    /// Who waited here for memory has it, or wants it no more.
+    #[doc(hidden)]
+    fn leave_memory(&self, place: WaitPlace, bytes: usize) {
+        let _ = (place, bytes);
+    }
+
     /// A future has taken a buffer of the arena for its request, or has given it back.
     #[doc(hidden)]
     fn note_bounce(&self, begins: bool) {

@@ -47,6 +47,8 @@ pub struct Request<L: Link, B: IoBuf> {
     cancelled: bool,
     /// Where it waits for a slot.
     place: Option<WaitPlace>,
+    /// Where it waits for a buffer of the arena, and of which length.
+    memory_place: Option<(WaitPlace, usize)>,
     buffer: PhantomData<fn() -> B>,
 }
 
@@ -88,6 +90,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             bounced: false,
             cancelled: false,
             place: None,
+            memory_place: None,
             buffer: PhantomData,
         }
     }
@@ -192,14 +195,15 @@ impl<L: Link, B: IoBuf> Request<L, B> {
                 Ok(behind) => Some(behind),
                 // Others under way hold what it needs, and give it back.
                 Err(_) if must_copy && link.may_bounce_later(asked) => {
-                    // It wants memory: a place that came free is another's. It stands behind those who want that alone.
-                    self.leave_room();
-                    return self.wait_for_room(request, context);
+                    self.leave_room(); // A place that came free is another's.
+                    return self.wait_for_memory(request, context);
                 }
                 Err(error) => return Poll::Ready(self.refused_by(request, error)),
             },
             false => None,
         };
+        self.leave_memory();
+        let link = self.opened.link();
         match link.start_awaited(request, context.waker()) {
             Ok((ticket, polled)) => {
                 if let Some(place) = self.place.take() {
@@ -245,10 +249,41 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         Poll::Pending
     }
 
+    fn wait_for_memory(
+        &mut self,
+        request: SegmentRequest,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Done<B>, Failed<B>>> {
+        let (link, bytes) = (self.opened.link(), request.memory.len());
+        if let Some(fault) = link.refusal() {
+            return Poll::Ready(self.refused(request, fault)); // What is under way gives back for others no more.
+        }
+        if request.deadline.is_some_and(|at| at <= link.now()) {
+            return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
+        }
+        let mut place = self.memory_place.take().map(|(place, _)| place);
+        link.wake_when_memory(&mut place, bytes, context.waker(), request.deadline);
+        self.memory_place = place.map(|place| (place, bytes));
+        self.stage = Stage::Fresh(request);
+        Poll::Pending
+    }
+
     fn leave_room(&mut self) {
         if let Some(place) = self.place.take() {
             self.opened.link().leave_room(place);
         }
+    }
+
+    fn leave_memory(&mut self) {
+        if let Some((place, bytes)) = self.memory_place.take() {
+            self.opened.link().leave_memory(place, bytes);
+        }
+    }
+
+    /// It waits for nothing any more.
+    fn leave_lines(&mut self) {
+        self.leave_room();
+        self.leave_memory();
     }
 
     /// The end of a request that never began.
@@ -418,7 +453,7 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
             })),
         };
         if polled.is_ready() {
-            this.leave_room();
+            this.leave_lines();
         }
         polled
     }
@@ -426,7 +461,7 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
 
 impl<L: Link, B: IoBuf> Drop for Request<L, B> {
     fn drop(&mut self) {
-        self.leave_room();
+        self.leave_lines();
         if let Stage::Started(started) = &self.stage {
             self.opened.link().abandon(started.ticket);
             if started.behind.is_some() {

@@ -1,6 +1,8 @@
 //! The promise: a link to a broker is a link like any other.
 
 mod common;
+#[path = "far/memory.rs"]
+mod memory;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -213,59 +215,6 @@ fn who_finds_no_broker_is_told_why() {
     let one = Remote::connect_with(&served.socket, "served", &options).unwrap();
     why(&served.socket, "EAGAIN");
     drop(one);
-}
-
-/// Memory that is not the arena's, of every kind, for reads and writes, direct and cached.
-#[test]
-fn other_memory_goes_through_the_arena() {
-    let served = Served::new(|_| {});
-    let volume = served.connect();
-    let a = segment(&volume, "a", 8 * MIB);
-    let elsewhere = Remote::new().unwrap();
-    let mut at = 0;
-    for mode in [Mode::Direct, Mode::Cached] {
-        let before = volume.bounced();
-        let a = a.clone().with_mode(mode);
-        a.write_at(at, vec![1; 4096]).wait().unwrap();
-        let mut other = elsewhere.buffer(4096).unwrap();
-        other.fill(2);
-        a.write_at(at + 4096, other).wait().unwrap();
-        a.write_vectored_at(at + 8192, vec![vec![3; 1024], vec![4; 3072]])
-            .wait()
-            .unwrap();
-        assert_eq!(volume.bounced(), (before.0 + 3, before.1 + 12288));
-        let read = a
-            .read_vectored_at(at, vec![vec![0; 4096], vec![0; 5120], vec![0; 3072]])
-            .wait()
-            .unwrap();
-        assert_eq!(read.bytes, 12288);
-        assert_eq!(read.buffer[0], [1; 4096]);
-        assert_eq!(
-            (&read.buffer[1][..4096], &read.buffer[1][4096..]),
-            (&[2; 4096][..], &[3; 1024][..])
-        );
-        assert_eq!(read.buffer[2], [4; 3072]);
-        assert_eq!(volume.bounced().0, before.0 + 4);
-        a.read_at(at, a.buffer(4096).unwrap()).wait().unwrap();
-        assert_eq!(volume.bounced().0, before.0 + 4);
-        at += 64 << 10;
-    }
-    assert_eq!(volume.arena_free_bytes(), 4 << 20);
-    // More at a time than the arena holds: they go one after the other.
-    let writes = (0..32_u64).map(|at| a.write_at(at * (256 << 10), vec![at as u8; 256 << 10]));
-    for done in volume.block_on(futures_util::future::join_all(writes)).unwrap() {
-        done.unwrap();
-    }
-    let read = a.read_at(31 * (256 << 10), vec![0; 256 << 10]).wait().unwrap();
-    assert!(read.buffer.iter().all(|byte| *byte == 31));
-    // More than it ever holds.
-    let failed = a.write_at(0, vec![0; 5 << 20]).wait().unwrap_err();
-    assert!(
-        matches!(failed.error.fault, Fault::NoMemory { asked: 5242880 }),
-        "{failed:?}"
-    );
-    assert!(failed.error.cure().unwrap().contains("ask for less at a time"));
-    assert_eq!(failed.buffer.unwrap().len(), 5 << 20);
 }
 
 #[test]

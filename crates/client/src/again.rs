@@ -54,6 +54,7 @@ impl<K: Carrier> Client<K> {
             self.goes_on(&mut state, ticket, sent);
         }
         state.table.wake_if_room();
+        state.table.memory_came(1); // All that the next one has.
         let ring = self.flush(&mut state);
         state.followers.iter().for_each(|(parker, _)| parker.ring());
         state.helper.call();

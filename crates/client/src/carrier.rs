@@ -57,6 +57,16 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     /// Far: nothing is to be heard from the service any more, which was wrong.
     fn hang_up(&self) {}
 
+    /// Far: from now on each piece of memory that comes back is counted, and rings the bell; or not any more.
+    fn await_memory(&self, awaited: bool) {
+        let _ = awaited;
+    }
+
+    /// Far: how often memory came back since this was asked last.
+    fn memory_came(&self) -> usize {
+        0
+    }
+
     // For a client that goes on with the next service: `again.rs`.
 
     /// Far: is a command kept until it is answered, since it may be asked again?

@@ -33,6 +33,7 @@ mod client;
 mod fired;
 mod helper;
 mod inside;
+mod memory;
 mod names;
 mod parker;
 mod reap;

@@ -18,6 +18,7 @@ use crate::table::{Ended, Ending, Kind};
 impl<K: Carrier> State<K> {
     /// Takes what the service has posted; if it has ended, ends everything. `name` is the service's, for messages.
     pub(crate) fn drain(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
+        self.hear_of_memory(carrier);
         if self.is_down {
             // Nothing is heard before another is there. Who has closed does not wait for that; a forked child hears nothing ever.
             if self

@@ -9,6 +9,7 @@ use baio_words::entry::{RawSubmission, Tag};
 use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, StatusWord, Ticket, Time};
 
 use crate::carrier::Carrier;
+use crate::memory::ForMemory;
 use crate::unsynced::Counted;
 use crate::waiters::{WaitPlace, Waiters};
 
@@ -97,8 +98,10 @@ pub(crate) struct Table<K: Carrier> {
     untaken: usize,
     /// Who found every place taken.
     room: Waiters,
+    /// Who found no memory that the service can be shown.
+    pub(crate) memory: ForMemory,
     /// To be woken when the lock is free.
-    fired: Vec<Waker>,
+    pub(crate) fired: Vec<Waker>,
     /// Lists that were used for that before, so that nothing is allocated.
     spare: Vec<Vec<Waker>>,
     /// Sent or queued.
@@ -144,6 +147,7 @@ impl<K: Carrier> Table<K> {
             finished: VecDeque::with_capacity(2 * count),
             untaken: 0,
             room: Waiters::default(),
+            memory: ForMemory::default(),
             fired: Vec::with_capacity(count),
             spare: Vec::with_capacity(8),
             in_flight: 0,
@@ -169,7 +173,7 @@ impl<K: Carrier> Table<K> {
 
     /// Must the helper reap when nobody else does?
     pub(crate) fn needs_helper(&self) -> bool {
-        self.helped + self.abandoned + self.room.len() > 0
+        self.helped + self.abandoned + self.room.len() > 0 || !self.memory.is_empty()
     }
 
     /// Takes a place; `last` may take the one that is kept for closing.
@@ -332,6 +336,7 @@ impl<K: Carrier> Table<K> {
                     .retain(|ticket| entries[ticket.parts().0 as usize].generation == ticket.parts().1);
             }
             self.finished.push_back(ticket);
+            self.tell_if_none_will_come();
         }
         for_queue
     }
@@ -465,6 +470,7 @@ impl<K: Carrier> Table<K> {
             self.fired.extend(waker);
             self.free.push(ticket.parts().0);
             self.room.wake_next(1, &mut self.fired);
+            self.tell_if_none_will_come();
         }
     }
 
@@ -478,15 +484,17 @@ impl<K: Carrier> Table<K> {
         self.room.wait(place, waker, until)
     }
 
-    /// When the first of those who wait for a place gives up.
+    /// When the first of those who wait for a place, or for memory, gives up.
     pub(crate) fn room_until(&self) -> Option<Time> {
-        self.room.until()
+        earlier(self.room.until(), self.memory.until())
     }
 
-    /// Wakes whoever has waited for a place long enough.
+    /// Wakes whoever has waited for a place or for memory long enough.
     pub(crate) fn wake_late(&mut self, now: impl FnOnce() -> Time) {
-        if self.room.until().is_some() {
-            self.room.wake_late(now(), &mut self.fired);
+        if self.room_until().is_some() {
+            let now = now();
+            self.room.wake_late(now, &mut self.fired);
+            self.memory.call_late(now, &mut self.fired);
         }
     }
 
@@ -537,9 +545,10 @@ impl<K: Carrier> Table<K> {
         }
     }
 
-    /// Everybody who waits for a place is to look again.
+    /// Everybody who waits for a place, or for memory, is to look again.
     pub(crate) fn wake_room(&mut self) {
         self.room.wake_all(&mut self.fired);
+        self.memory.call_all(&mut self.fired);
     }
 
     /// A thread stops reaping for what it has awaited: the helper does from now on.

@@ -14,7 +14,7 @@ use baio_words::Time;
 
 /// Where somebody stands in a list of those who wait; kept from the first wait until it is served or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaitPlace(u64);
+pub struct WaitPlace(pub(crate) u64);
 
 /// Those who wait, in the order in which they came.
 #[derive(Debug, Default)]

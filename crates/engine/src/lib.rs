@@ -68,7 +68,7 @@ pub use engine::{Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, File, LockHolder, Open, path_name};
 pub use histogram::Histogram;
-pub use memory::{Arena, Buffer, Foreign, Frozen, Lent, Memory, Region, RegionError, Span, Vectored};
+pub use memory::{Arena, Buffer, CHUNK, Foreign, Frozen, Lent, Memory, Region, RegionError, Span, Vectored};
 pub use policy::{Caching, Durability, Patience, Policy, Space, Time};
 pub use request::{Op, Request, RequestId, Wait};
 pub use signals::Signals;

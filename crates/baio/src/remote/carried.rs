@@ -135,6 +135,16 @@ impl Carrier for Carried {
         }
     }
 
+    fn await_memory(&self, awaited: bool) {
+        if let Some(far) = self.far() {
+            far.await_memory(awaited);
+        }
+    }
+
+    fn memory_came(&self) -> usize {
+        self.far().map_or(0, Far::memory_came)
+    }
+
     fn keeps_commands(&self) -> bool {
         self.far().is_some_and(Far::goes_on)
     }

@@ -4,13 +4,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use baio_broker::control::{Command, Hint, Reply};
 use baio_client::{ConnectError, Session, Unsynced, Wire, Wishes};
 use baio_engine::{Arena, SetupError};
-use baio_ring::{Bell, SessionMemory, Shared};
+use baio_ring::{Bell, FarBell, SessionMemory, Shared};
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
     Account, Error, Fault, Handle, HeldFreeze, Limits, LogClaim, Result, SegmentInfo, Usage, VolumeInfo, VolumeView,
@@ -44,8 +45,30 @@ pub(super) struct Far {
     tags: Mutex<HashMap<u32, u32>>,
     /// The arena of the session of now.
     arena: RwLock<Arc<Arena>>,
+    returned: Arc<Returned>,
     /// For a link that goes on with the next broker.
     again: Option<Again>,
+}
+
+/// Memory of the arena that came back while somebody waits for some.
+#[derive(Default)]
+struct Returned {
+    is_awaited: AtomicBool,
+    times: AtomicUsize,
+}
+
+impl Returned {
+    /// Counts what comes back to this arena, and rings the client's bell.
+    fn hear(self: &Arc<Self>, arena: &Arena, wire: &Arc<Wire>) {
+        let (returned, wire) = (Arc::clone(self), Arc::clone(wire));
+        arena.on_return(move || {
+            // Other side: `is_awaited`. Either this sees that somebody waits, or he sees the memory.
+            fence(Ordering::SeqCst);
+            if returned.is_awaited.load(Ordering::Relaxed) && returned.times.fetch_add(1, Ordering::AcqRel) == 0 {
+                wire.ring();
+            }
+        });
+    }
 }
 
 /// A client of the broker at the other end of a session, and who it is there. It goes on with the next broker for so long as `limit` says.
@@ -62,14 +85,17 @@ pub(super) fn client(
         wire, memory, welcome, ..
     } = session;
     let arena = arena(&memory, &welcome.volume)?;
-    let bell = Bell::far(Arc::clone(&wire) as Arc<dyn baio_ring::FarBell>);
+    let bell = Bell::far(Arc::clone(&wire) as Arc<dyn FarBell>);
     let shared: Option<Between> = Shared::far(&memory, welcome.places, bell);
     let crooked = || {
         let error = SetupError::new("use the memory of", welcome.volume.clone(), Errno::EPROTO);
         Error::new("connect to", welcome.volume.clone(), error)
     };
+    let returned = Arc::new(Returned::default());
+    returned.hear(&arena, &wire);
     let far = Far {
         wire,
+        returned,
         core,
         uid: welcome.uid,
         features: welcome.features,
@@ -156,7 +182,21 @@ impl Far {
     pub(super) fn take_over(&self, wire: &Wire, arena: Arc<Arena>) {
         self.tags().clear();
         self.wire.take_over(wire);
+        self.returned.hear(&arena, &self.wire);
         *self.arena.write().unwrap_or_else(PoisonError::into_inner) = arena;
+    }
+
+    pub(super) fn await_memory(&self, awaited: bool) {
+        self.returned.is_awaited.store(awaited, Ordering::Relaxed);
+        // Other side: `Returned::hear`.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn memory_came(&self) -> usize {
+        match self.returned.times.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.returned.times.swap(0, Ordering::AcqRel),
+        }
     }
 
     pub(super) fn words(&self, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use baio_broker::control::{Command, Reply};
 use baio_client::{Ended, WaitPlace};
-use baio_engine::{Buffer, Memory, Time, Wait};
+use baio_engine::{Buffer, CHUNK, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
@@ -19,6 +19,11 @@ use super::logs::Asked;
 use crate::link::{Link, NotAsked};
 use crate::request::bounce;
 use crate::trace;
+
+/// By how much of the arena requests of this length wait for memory.
+fn chunks(bytes: usize) -> u64 {
+    bytes.div_ceil(CHUNK) as u64
+}
 
 /// Why nothing can be had of it, where it is the parent's of this process.
 fn forked(client: &Client) -> Option<Fault> {
@@ -304,11 +309,27 @@ impl Link for Remote {
         None // The cache is behind a hop.
     }
 
+    fn wake_when_memory(&self, place: &mut Option<WaitPlace>, bytes: usize, waker: &Waker, until: Option<Time>) {
+        let client = self.client();
+        client.wake_when_memory(place, chunks(bytes), waker, until);
+        if self.gives_back() {
+            // Some may have come since it was asked for: what is taken here and given back calls whoever waits.
+            drop(client.carrier().arena().buffer(bytes));
+        } else {
+            client.memory_came(); // Nobody else would tell.
+        }
+    }
+
+    fn leave_memory(&self, place: WaitPlace, bytes: usize) {
+        self.client().leave_memory(place, chunks(bytes));
+    }
+
     fn note_bounce(&self, begins: bool) {
-        match begins {
-            true => self.0.bouncing.fetch_add(1, Ordering::AcqRel),
-            false => self.0.bouncing.fetch_sub(1, Ordering::AcqRel),
-        };
+        if begins {
+            self.0.bouncing.fetch_add(1, Ordering::AcqRel);
+        } else if self.0.bouncing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.client().memory_came(); // Whoever waits for what this gave back looks whether anything else will come.
+        }
     }
 
     fn count_bounce(&self, bytes: usize) {

@@ -38,6 +38,7 @@ included! {
     "../../src/fired.rs" fired
     "../../src/helper.rs" helper
     "../../src/inside.rs" inside
+    "../../src/memory.rs" memory
     "../../src/names.rs" names
     "../../src/parker.rs" parker
     "../../src/reap.rs" reap

@@ -8,8 +8,8 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::{Mapping, Span};
 use crate::error::{Errno, SetupError};
@@ -41,6 +41,8 @@ pub struct Arena {
     counts: Box<[AtomicU32]>,
     /// Word at which the next search starts; a hint, so races on it are harmless.
     hint: AtomicU32,
+    /// Called when chunks have come back.
+    on_return: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 // SAFETY: what keeps an arena in one thread is its address. It stays mapped wherever the arena goes, and every access to the bytes
@@ -112,6 +114,7 @@ impl Arena {
             claimed: (0..chunks / WORD).map(|_| AtomicU64::new(0)).collect(),
             counts: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             hint: AtomicU32::new(0),
+            on_return: OnceLock::new(),
         })
     }
 
@@ -132,6 +135,18 @@ impl Arena {
             chunks: chunks as u32,
             len,
         })
+    }
+
+    /// From now on `tell` is called whenever memory has come back, on the thread that gives it back, whatever that holds: it must not wait. The
+    /// first one stays.
+    pub fn on_return(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_return.set(Box::new(tell));
+    }
+
+    fn came_back(&self) {
+        if let Some(tell) = self.on_return.get() {
+            tell();
+        }
     }
 
     /// The whole range, for a backend that registers it with the kernel.
@@ -203,6 +218,14 @@ impl Arena {
     }
 
     fn claim_words_at(&self, start: usize, whole: usize, tail: usize) -> Result<(), usize> {
+        // First a look: what is claimed and given back again is missed by others meanwhile, and is told as if it had come back.
+        let is_free = |index: usize| self.claimed[index].load(Ordering::Relaxed) == 0;
+        if let Some(taken) = (start..start + whole).find(|&index| !is_free(index)) {
+            return Err(taken);
+        }
+        if tail > 0 && self.claimed[start + whole].load(Ordering::Relaxed) & run_mask(tail) != 0 {
+            return Err(start + whole);
+        }
         for index in start..start + whole {
             let claim = self.claimed[index].compare_exchange(0, !0, Ordering::Acquire, Ordering::Relaxed);
             if claim.is_err() {
@@ -232,6 +255,7 @@ impl Arena {
         if tail > 0 {
             self.claimed[start + whole].fetch_and(!run_mask(tail), Ordering::Release);
         }
+        self.came_back();
     }
 
     /// One of the owners of a shared run goes.
@@ -248,6 +272,7 @@ impl Arena {
         if chunks <= WORD {
             let mask = run_mask(chunks) << (at % WORD);
             self.claimed[at / WORD].fetch_and(!mask, Ordering::Release);
+            self.came_back();
         } else {
             self.give_back_words(at / WORD, chunks / WORD, chunks % WORD);
         }
