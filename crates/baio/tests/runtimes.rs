@@ -292,3 +292,35 @@ fn streams_are_seen() {
         link.close().unwrap();
     });
 }
+
+/// An accept that waits for ever keeps neither reads nor timers waiting.
+#[test]
+fn an_accept_that_nobody_answers_keeps_nobody_waiting() {
+    on_each(|runtime, driver| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let link = Local::new().unwrap();
+        let file = File::open(&link, &path).wait().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+        let listener = link.stream(listener).unwrap();
+        let work = {
+            let link = link.clone();
+            async move {
+                let others = async {
+                    for _ in 0..20 {
+                        let buffer = link.buffer(4096).unwrap();
+                        assert_eq!(file.read_at(0, buffer).await.unwrap().buffer[..], [7; 4096]);
+                        link.sleep(Duration::from_millis(1)).await.unwrap();
+                    }
+                };
+                let accept = std::pin::pin!(listener.accept());
+                let Either::Right(_) = select(accept, std::pin::pin!(others)).await else {
+                    panic!("somebody has connected")
+                };
+            }
+        };
+        runtime.run(driver(&link), Box::pin(work));
+        link.close().unwrap();
+    });
+}
