@@ -180,8 +180,11 @@ impl Local {
                 let (free_slots, taken) = core.engine().free_slots();
                 drop(borrowed);
                 self.clear_up();
-                self.0.room.wake_if_freed(freed, free);
-                self.0.slots.wake_if_freed(taken, free_slots);
+                let called = self.0.room.wake_if_freed(freed, free) | self.0.slots.wake_if_freed(taken, free_slots);
+                if called && !(self.0.room.is_empty() && self.0.slots.is_empty()) {
+                    // If nobody comes who was called, it calls those behind them.
+                    self.call_driver();
+                }
                 done
             }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),

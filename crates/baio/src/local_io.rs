@@ -100,8 +100,8 @@ struct Work {
 
 enum Stage {
     Fresh(Box<Request>),
-    /// It could not be made.
-    Refused(Error),
+    /// It could not be made, or was called off before it went.
+    Refused(Box<NotDone>),
     Started(u64),
     Ended,
 }
@@ -127,7 +127,7 @@ impl Work {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
         let polled = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Fresh(request) => self.start(*request, context),
-            Stage::Refused(error) => Poll::Ready(Err((error, None))),
+            Stage::Refused(why) => Poll::Ready(Err(*why)),
             Stage::Started(tag) => self.look(tag, context),
             Stage::Ended => Poll::Ready(Err((self.failed(Fault::Stale), None))),
         };
@@ -313,15 +313,20 @@ impl<B: IoBuf> StreamRequest<B> {
 
     /// Asks that it end early; it still has a result, to be awaited, with its buffer.
     pub fn cancel(&mut self) {
-        if let Stage::Fresh(_) = self.work.stage {
-            return self.refuse();
+        match std::mem::replace(&mut self.work.stage, Stage::Ended) {
+            Stage::Fresh(request) => {
+                let error = self.work.failed(baio_engine::Error::Cancelled);
+                self.work.stage = Stage::Refused(Box::new((error, Some(request.memory))));
+                // Others stand behind it.
+                if let Some(place) = self.work.place.take() {
+                    self.work.link.slots().leave(place);
+                }
+            }
+            stage => {
+                self.work.stage = stage;
+                self.work.cancel();
+            }
         }
-        self.work.cancel();
-    }
-
-    fn refuse(&mut self) {
-        let error = self.work.failed(baio_engine::Error::Cancelled);
-        self.work.stage = Stage::Refused(error);
     }
 
     /// Waits for its end in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
@@ -500,7 +505,7 @@ impl Stream {
             completion.result.map(drop).map_err(Fault::from)
         });
         if let Some(error) = refusal {
-            event.work.stage = Stage::Refused(error);
+            event.work.stage = Stage::Refused(Box::new((error, None)));
         }
         event
     }

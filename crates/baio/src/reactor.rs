@@ -54,7 +54,7 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
             link.set_driver(context.waker());
             // Something was queued between the turn and here, or was refused at once; or there is less time to sleep. Others of the
             // thread go on before the next turn: there may be many in a row.
-            if link.has_news() || is_sooner(link.next_wake(), until) {
+            if link.core_has_news() || is_sooner(link.next_wake(), until) {
                 if std::mem::replace(&mut has_yielded, true) {
                     return Poll::Ready(Ok(()));
                 }

@@ -29,13 +29,10 @@ impl Room {
     }
 
     /// Wakes as many as places have been freed since the last time, but no more than there are. Not because there *is* a place: it may be
-    /// none for those who wait, and they would be woken for ever.
-    pub(crate) fn wake_if_freed(&self, freed: u64, free: usize) {
+    /// none for those who wait, and they would be woken for ever. Was there anybody to be woken?
+    pub(crate) fn wake_if_freed(&self, freed: u64, free: usize) -> bool {
         let more = freed.wrapping_sub(self.freed.replace(freed));
-        if more > 0 {
-            let count = usize::try_from(more).map_or(free, |more| more.min(free));
-            self.fire(|waiting, fired| waiting.wake_next(count, fired));
-        }
+        self.wake_next(usize::try_from(more).map_or(free, |more| more.min(free)))
     }
 
     /// Does nobody wait, or was everybody called?

@@ -5,9 +5,11 @@
 
 mod common;
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
-use baio::{File, Link, Local};
+use baio::{Backend, File, Link, Local};
 use common::story::tell_of;
 
 #[test]
@@ -70,6 +72,39 @@ fn an_open_ends_when_another_opens_the_other_end() {
             });
             drop(File::open(&link, &path).await.unwrap());
             writer.join().unwrap();
+        });
+    });
+}
+
+/// A place comes free as its outcome is taken, while the driver sleeps. It is for whoever stands first, whose task awaits another one: the
+/// next has it.
+#[test]
+fn who_is_called_and_awaits_another_task_keeps_nobody_waiting() {
+    tell_of(|| {
+        let (_dir, path) = common::image(16 << 20);
+        let mut options = common::options(Backend::Auto, 8);
+        options.config.reserved_slots = 0;
+        let link = Local::open_with(&path, &options).unwrap();
+        let segment = common::segment(&link, "full", 64 << 10);
+        let read = || Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        common::beside_tokio(&link, async {
+            let mut all = Vec::new();
+            let mut first = loop {
+                let mut read = read();
+                assert!(poll_fn(|context| Poll::Ready(read.as_mut().poll(context).is_pending())).await);
+                // Its words say what it would do as long as it has not begun.
+                if format!("{read:?}").contains("read") {
+                    break read;
+                }
+                all.push(read);
+            };
+            let second = tokio::task::spawn_local(read());
+            // All have ended, and the driver sleeps.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            all.pop().unwrap().await.unwrap();
+            second.await.unwrap().unwrap();
+            drop(all);
+            first.as_mut().await.unwrap();
         });
     });
 }

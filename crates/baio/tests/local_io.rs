@@ -332,7 +332,8 @@ fn who_waits_for_a_slot_is_called_off(link: Local) {
         asked.cancel();
         asked.await.unwrap_err()
     });
-    assert_eq!(asked.unwrap().error.code(), "ECANCELED");
+    let asked = asked.unwrap();
+    assert_eq!((asked.error.code(), asked.buffer), ("ECANCELED", Some(vec![8; 3])));
     link.close().unwrap();
 }
 

@@ -45,7 +45,9 @@ fn what_runs_in_a_small_memory_cgroup_is_not_killed() {
     }
     // io_uring's workers are killed for pages that only had to be written back.
     let mut command = cgroup.command(BAIO);
-    command.args(["dd", "if=f", "of=g", "--json"]).current_dir(place.path(""));
+    command
+        .args(["dd", "if=f", "of=g", "--json"])
+        .current_dir(place.path(""));
     let told: serde_json::Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
     assert_eq!(told["backend"], "threads");
 }

@@ -90,9 +90,14 @@ impl Local {
         })
     }
 
-    /// Is there anything that a turn would find or submit without waiting?
+    /// Is there anything that a turn would find or submit without waiting? Whoever stands beside a free slot is called now, because a loop asks
+    /// this before it sleeps: another one may have been called for that slot whose task awaits something else.
     #[must_use]
     pub fn has_news(&self) -> bool {
+        self.call_the_next() || self.core_has_news()
+    }
+
+    pub(crate) fn core_has_news(&self) -> bool {
         self.with(|core| Ok(core.has_news())).unwrap_or(true) // Closed: the next turn says so.
     }
 
@@ -193,7 +198,9 @@ impl Future for Drive {
         self.link.set_driver(context.waker());
         let in_flight = self.link.in_flight() > 0;
         if !in_flight && self.link.next_wake().is_none() {
-            self.link.call_the_next();
+            if self.link.call_the_next() {
+                context.waker().wake_by_ref(); // To look again, once they have been polled.
+            }
             return Poll::Pending; // Woken by the next request.
         }
         match self.link.turn(self.how_long(in_flight)) {
