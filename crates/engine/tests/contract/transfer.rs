@@ -338,18 +338,22 @@ fn fill_parts(memory: &mut Memory, bytes: &[u8]) {
 pub(crate) fn a_file_attached_twice_is_let_go_by_one_detach(bench: &Bench) -> Case {
     let path = bench.path()?;
     let mut engine = bench.engine();
-    for round in 0..200 {
+    let mut waited = 0;
+    for _ in 0..200 {
         let file = File::open(&path, &Open::write()).expect("a test file");
-        // A child that another case is starting has a copy of every descriptor until its exec; what stays registered holds
-        // the lock for as long as the engine lives.
-        let locked = (0..500).any(|_| {
+        // A child that another case is starting has a copy of every descriptor until its exec, and Linux 6.1 lets go of what left a
+        // ring's table a second later; what stays registered holds the lock for as long as the engine lives.
+        let locked = (0..500).position(|_| {
             let locked = file.try_lock(true);
             if locked.is_err() {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             locked.is_ok()
         });
-        assert!(locked, "round {round}: somebody holds the lock");
+        waited += i32::from(locked.expect("nobody holds the lock") > 0);
+        if waited > 20 {
+            break;
+        }
         attached(&mut engine, &file)?;
         engine.attach(&file);
         engine.detach(&file);
