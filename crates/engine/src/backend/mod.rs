@@ -164,6 +164,9 @@ pub trait Backend: Send {
         0
     }
 
+    /// It is dropped while requests are under way: memory of its own that the kernel may still write is leaked, as theirs is.
+    fn leak_memory(&mut self) {}
+
     /// The process has forked, this is the child, and its copy of the engine is being dropped. A drop would end what the parent
     /// goes on using: join threads that are not here, close a session on a connection that both have. So whatever does not say
     /// here how it is dropped in a child is leaked.

@@ -335,6 +335,12 @@ impl Router {
         ));
     }
 
+    /// What the kernel may still write stays, though all is dropped.
+    pub(crate) fn leak_memory(&mut self) {
+        self.primary.leak_memory();
+        self.helpers.iter_mut().for_each(|helper| helper.backend.leak_memory());
+    }
+
     /// In the child of a fork.
     pub(crate) fn disown(&mut self) {
         let nobody = Box::new(Disowned(self.primary.doorbell()));

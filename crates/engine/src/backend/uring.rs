@@ -380,6 +380,10 @@ fn asked(feature: Feature, ask: impl FnOnce() -> std::io::Result<()>) -> Result<
 }
 
 impl Backend for Uring {
+    fn leak_memory(&mut self) {
+        self.entries.leak_messages();
+    }
+
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         let mut taken = self.fill(slots, queue);
         while taken < queue.len() && self.ring.submission().is_full() {

@@ -218,6 +218,7 @@ impl Drop for Engine {
         }
         if !self.fork.is_forked() && self.slots.running() > 0 {
             // Leaked: the kernel may still write this memory and these files.
+            self.backend.leak_memory();
             return;
         }
         // Dropping the table frees memory that nobody else refers to; it is not used again.

@@ -146,6 +146,11 @@ impl Entries {
         Some(entry.flags(flags).user_data(id.to_bits()))
     }
 
+    /// The kernel may still write messages.
+    pub(super) fn leak_messages(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.messages));
+    }
+
     /// The kernel reads it at submission, and writes what it has received beside the bytes when the request ends.
     fn message(&mut self, id: RequestId, list: *const libc::iovec, count: u32) -> *mut libc::msghdr {
         if self.messages.is_empty() {
