@@ -78,6 +78,8 @@ impl<L: Link> File<L> {
     }
 
     /// Sets space aside for these bytes: no byte changes, a later write there needs no space, and a file that ended before is longer.
+    /// `EOPNOTSUPP` from a file system that sets none aside (exfat, ext2, 9p, NFS before 4.2): there [`File::truncate`] makes the file so
+    /// long, and only what is written has space.
     pub fn allocate(&self, offset: u64, len: u64) -> Request<L, ()> {
         self.request_of(SegmentOp::Allocate { offset, len }, ())
     }

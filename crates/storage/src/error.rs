@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use baio_engine::{Errno, SetupError};
 use baio_words::session::Failed;
-use baio_words::{DEVICE_CURE, Lost, RequestError, RequestFault};
+use baio_words::{DEVICE_CURE, GONE_CURE, Lost, RequestError, RequestFault};
 
 use crate::cache::CacheError;
 use crate::log::LogError;
@@ -360,7 +360,7 @@ impl Error {
     #[must_use]
     pub fn cure(&self) -> Option<String> {
         let fixed = match &self.fault {
-            fault @ of_a_request!() => return fault.of_request()?.cure(),
+            fault @ of_a_request!() => return fault.of_request()?.cure_of(self.operation),
             Fault::Unreadable { .. } => Some(DEVICE_CURE),
             Fault::Setup(error) => return error.cure.clone(),
             Fault::Told(failed) => return failed.cure.clone(),
@@ -396,6 +396,7 @@ impl Error {
             Fault::Unexpected(_) => {
                 Some("please report it; close the volume and open it again: recovery decides what holds")
             }
+            Fault::Shrunk { ends: 0, .. } => Some(GONE_CURE),
             Fault::Shrunk { .. } => Some(
                 "close the volume and see why the file or device was cut; `baio check` names the segments that reach behind its end",
             ),
@@ -472,10 +473,7 @@ impl fmt::Display for Fault {
                 write!(f, "cannot read what is there, at byte {at} of the device: {what}")
             }
             Fault::Unexpected(event) => write!(f, "the operation was told of {event}, which it did not wait for"),
-            Fault::Shrunk { ends, needs } => write!(
-                f,
-                "the device was cut while the volume was open: it ends at byte {ends}, the volume at {needs}"
-            ),
+            Fault::Shrunk { ends, needs } => shown::shrunk(f, *ends, *needs),
             Fault::MoveStopped { mark } => {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }

@@ -297,6 +297,25 @@ fn a_file_is_made_longer_for_a_new_log_whatever_was_cut_off_before() {
     }
 }
 
+/// exfat, ext2, 9p, NFS before 4.2 (EOPNOTSUPP), and some file systems of users.
+#[test]
+fn a_log_is_made_where_no_space_can_be_set_aside() {
+    let without = |left| Device {
+        sets_nothing_aside: true,
+        ..file(&vec![0; left])
+    };
+    for left in [0, 512, 40 << 10, LITTLE as usize - 512] {
+        let mut rig = begun_by(without(left), &of_little());
+        rig.ask(LogRequest::Open)
+            .unwrap_or_else(|error| panic!("{left}: {error}"));
+        assert_eq!(rig.device.bytes.len() as u64, LITTLE);
+        rig.write(&record(1, 100));
+        let mut rig = begun_by(rig.crash(|_, _| false), &of_little());
+        rig.ask(LogRequest::Open).unwrap();
+        assert_eq!(rig.payloads(), [record(1, 100)]);
+    }
+}
+
 #[test]
 fn a_log_that_was_cut_short_is_refused_and_not_made_longer() {
     let mut log = Rig::create(LITTLE, &small());

@@ -63,6 +63,20 @@ fn a_read_behind_the_end_is_an_error_and_the_volume_latches() {
     assert!(Core::open(&path, &config()).is_err());
 }
 
+/// A device that is taken away has no bytes; where it ended is of no use to anybody.
+#[test]
+fn one_of_which_nothing_is_left_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    let (mut core, handle) = cut(&path);
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    let gone = read(&mut core, handle, 0, BLOCK).unwrap_err();
+    says_that_it_shrank(&gone, Some(0));
+    let told = gone.to_string();
+    assert!(told.contains("is gone") && !told.contains("ends at byte"), "{told}");
+    says_that_it_shrank(&core.close().unwrap_err(), None);
+}
+
 #[test]
 fn a_read_at_the_end_of_the_segment_is_still_cut_there() {
     let dir = tempfile::tempdir().unwrap();

@@ -132,6 +132,9 @@ impl CacheError {
     #[must_use]
     pub fn cure(self) -> &'static str {
         match self {
+            CacheError::System(errno) | CacheError::Unwritable(errno) if has_no_room(errno) => {
+                "make room: on the file system, or below the device (extend the thin pool, or discard what is not needed); then a sync writes them"
+            }
             CacheError::System(_) | CacheError::Unwritable(_) => {
                 "mend the device, write what could not be written again, and sync"
             }
@@ -153,16 +156,24 @@ impl CacheError {
     }
 }
 
+/// The device is whole, and what it is kept in is full.
+fn has_no_room(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOSPC | Errno::EDQUOT)
+}
+
 impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CacheError::System(errno) => write!(f, "the device failed: {errno}"),
             CacheError::Cancelled => f.write_str("cancelled"),
             CacheError::PastEnd => f.write_str("the write reaches past the end: make the object larger first"),
-            CacheError::Unwritable(errno) => write!(
-                f,
-                "too many pages could not be written ({errno}): repair the device, and a sync writes them again"
-            ),
+            CacheError::Unwritable(errno) => {
+                let first = if has_no_room(*errno) { "make room" } else { "repair the device" };
+                write!(
+                    f,
+                    "too many pages could not be written ({errno}): {first}, and a sync writes them again"
+                )
+            }
             CacheError::Stuck => f.write_str("an earlier write of these pages was given up on and still runs"),
             CacheError::NoFrame => f.write_str("every frame is held by a pin, or by an I/O that was given up on"),
             CacheError::ReadOnlyMemory => {

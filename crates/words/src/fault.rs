@@ -116,6 +116,7 @@ impl RequestFault {
             }
             RequestFault::Io(IoError::Poisoned(_)) => "close the volume and open it again, then check what was written",
             RequestFault::Io(IoError::Unsupported { .. }) => "`baio doctor` shows what works here",
+            RequestFault::Io(IoError::System(Errno::ENXIO | Errno::ENODEV)) => GONE_CURE,
             RequestFault::Io(IoError::System(errno)) if is_of_a_device(errno) => DEVICE_CURE,
             RequestFault::Io(error) => error.cure()?,
             RequestFault::Beyond { write: true, .. } => "write less, or make a larger segment",
@@ -142,11 +143,29 @@ impl RequestFault {
 pub const DEVICE_CURE: &str = "look into the kernel's log (`dmesg`) and mend the device, its cable, path or \
      server, then try again; if it stays, copy it with GNU ddrescue to a sound one and `baio check` the copy";
 
+/// The cure of a device that has been taken away.
+pub const GONE_CURE: &str = "the device is gone: see in the kernel's log (`dmesg`) why, bring it back (its cable, path, server or \
+     driver), then open it again";
+
 fn is_of_a_device(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::EIO | Errno::ENXIO | Errno::ENODEV | Errno::EREMOTEIO | Errno::ETIMEDOUT
-    )
+    matches!(errno, Errno::EIO | Errno::EREMOTEIO | Errno::ETIMEDOUT)
+}
+
+impl RequestFault {
+    /// What to do about it, when it was met in this operation ([`SegmentOp::name`]).
+    #[must_use]
+    pub fn cure_of(self, operation: &str) -> Option<String> {
+        let refused = self == RequestFault::Io(IoError::System(Errno::EOPNOTSUPP));
+        let fixed = match operation {
+            "allocate" if refused => {
+                "this file system sets no space aside: make the file so long (`truncate`); only a write keeps space there"
+            }
+            "discard" if refused => "space cannot be given back here: write zeros, or leave it",
+            "zero" if refused => "write zeros there",
+            _ => return self.cure(),
+        };
+        Some(fixed.to_owned())
+    }
 }
 
 impl fmt::Display for RequestFault {
@@ -272,7 +291,7 @@ impl RequestError {
             write!(f, " at {offset}")?;
         }
         write!(f, ": {}", self.fault)?;
-        let (need, cure) = (self.fault.need(), self.fault.cure());
+        let (need, cure) = (self.fault.need(), self.fault.cure_of(self.operation));
         write_advice(f, between, need.as_deref(), cure.as_deref())
     }
 }

@@ -80,6 +80,10 @@ pub enum IoError {
 /// What helps where a file would be larger than the process, or the file system, lets it be.
 pub const TOO_LARGE_CURE: &str = "choose a smaller size, raise the limit of file sizes (`ulimit -f`, `LimitFSIZE=` of a service), or take a file system with larger files";
 
+/// What helps where there is no room. A device has none where what lies below it has none.
+pub(crate) const NO_SPACE_CURE: &str = "free some space on the file system; of a device, below it: extend the thin pool, or the disk or file \
+     that it is kept in, or discard what is not needed (`blkdiscard`, `fstrim`)";
+
 impl IoError {
     /// The nearest error number, for interfaces that have nothing else.
     #[must_use]
@@ -118,7 +122,7 @@ impl IoError {
             IoError::OtherThread => "use it where it was started, or start it for any thread (`Affinity::AnyThread`)",
             IoError::Indeterminate => "read the range back before relying on it",
             IoError::System(Errno::EFBIG) => TOO_LARGE_CURE,
-            IoError::System(Errno::ENOSPC) => "free some space on the file system",
+            IoError::System(Errno::ENOSPC) => NO_SPACE_CURE,
             IoError::System(Errno::EIO) => {
                 "the device or the file system below failed: look into the kernel's log (`dmesg`), save what can be read, then try again"
             }

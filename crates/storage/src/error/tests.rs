@@ -74,6 +74,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::LostWrite { page: word(), at: 1 },
         Fault::Unreadable { what: word(), at: 1 },
         Fault::Shrunk { ends: 1, needs: 2 },
+        Fault::Shrunk { ends: 0, needs: 2 },
         Fault::Unexpected("the table token"),
         Fault::MoveStopped { mark: 4096 },
         Fault::ReadOnlyVolume,

@@ -215,7 +215,10 @@ fn way_out(errno: Errno) -> &'static str {
     match errno {
         Errno::EPIPE => "connect again",
         Errno::EFBIG => "raise the limit of file size (`ulimit -f`)",
-        Errno::ENOSPC | Errno::EDQUOT => "make room where the file lies",
+        Errno::ENOSPC | Errno::EDQUOT => {
+            "make room where the file lies, or below the device (extend the thin pool, or discard)"
+        }
+        Errno::ENXIO | Errno::ENODEV => "bring the device back",
         _ => "see to the device",
     }
 }

@@ -8,7 +8,7 @@ use super::format::{COPIES_AT, Head, Header};
 use super::front::Life;
 use super::grow::Growth;
 use super::headers::HeaderCopy;
-use super::make::Blank;
+use super::make::{Blank, Lengthening};
 use super::scan::Scan;
 use super::truncate::Find;
 use super::zero::Zeroing;
@@ -53,9 +53,7 @@ pub(super) struct Ended {
 pub(super) enum Step {
     Begin,
     /// A new log: its file is made longer.
-    Lengthen {
-        to: u64,
-    },
+    Lengthen(Lengthening),
     /// A new log: this copy of what may have been a header gives way to a mark.
     Clear {
         copy: usize,
@@ -204,7 +202,7 @@ impl LogPart {
     fn step(&mut self, step: Step, request: LogRequest, ended: Option<Ended>) -> Next {
         match step {
             Step::Begin => self.begin(request),
-            Step::Lengthen { to } => self.lengthen(to, ended),
+            Step::Lengthen(how) => self.lengthen(how, ended),
             Step::Clear { copy } => self.clear(copy, ended),
             Step::Blank(blank) => self.blank(blank, ended),
             Step::Zero(zeroing) => self.zero(zeroing),

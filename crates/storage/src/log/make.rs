@@ -5,7 +5,7 @@
 //! all other bytes are zeroes too: then none was ever made, or the making was cut off before its mark.
 
 use super::error::LogError;
-use super::format::{COPIES_AT, Header, making_mark};
+use super::format::{COPIES_AT, DATA_AT, Header, making_mark};
 use super::jobs::{AfterHeader, AfterZero, Ended, HeaderWrite, Next, Step};
 use super::seen::{Heard, Reading};
 use super::zero::Zeroing;
@@ -22,6 +22,15 @@ pub(super) struct Blank {
     to: u64,
 }
 
+/// How a file is made longer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lengthening {
+    /// Its space is set aside, so many bytes in all.
+    Allocating { to: u64 },
+    /// Where the file system sets none aside: its last block is written, as all others are afterwards.
+    Writing,
+}
+
 impl LogPart {
     /// The first step of a making.
     pub(super) fn first_step(&mut self, maker: Maker) -> Result<Step, LogError> {
@@ -29,7 +38,7 @@ impl LogPart {
         let header = self.options.header(to, maker.uuid, maker.salt)?;
         self.prepare(header)?;
         Ok(match to > self.size_bytes {
-            true => Step::Lengthen { to },
+            true => Step::Lengthen(Lengthening::Allocating { to }),
             false => Step::Clear { copy: 0 },
         })
     }
@@ -54,14 +63,31 @@ impl LogPart {
     }
 
     /// A file that is shorter than the log is to be: there is nothing in it, so what is added is no hole in a log.
-    pub(super) fn lengthen(&mut self, to: u64, ended: Option<Ended>) -> Next {
-        match ended.map(|ended| ended.result) {
-            None => Next::Io(Step::Lengthen { to }, LogIoKind::Allocate { to }, None),
-            Some(Ok(_)) => {
-                self.size_bytes = to;
+    pub(super) fn lengthen(&mut self, how: Lengthening, ended: Option<Ended>) -> Next {
+        let Some(header) = self.header else {
+            return Next::End(Err(LogError::NotLog));
+        };
+        match (how, ended.map(|ended| ended.result)) {
+            (Lengthening::Allocating { to }, None) => Next::Io(Step::Lengthen(how), LogIoKind::Allocate { to }, None),
+            (Lengthening::Allocating { .. }, Some(Err(Errno::EOPNOTSUPP | Errno::ENOSYS))) => {
+                Next::Go(Step::Lengthen(Lengthening::Writing))
+            }
+            (Lengthening::Writing, None) => {
+                let Some(mut buffer) = self.take_block(header.block_bytes) else {
+                    return Next::End(Err(LogError::NoMemory));
+                };
+                buffer.fill(0);
+                let kind = LogIoKind::Write {
+                    offset: DATA_AT + header.capacity - u64::from(header.block_bytes),
+                    len: header.block_bytes,
+                };
+                Next::Io(Step::Lengthen(how), kind, Some(buffer))
+            }
+            (_, Some(Ok(_))) => {
+                self.size_bytes = DATA_AT + header.capacity;
                 Next::Go(Step::Clear { copy: 0 })
             }
-            Some(Err(errno)) => Next::End(Err(self.header_failed(errno))),
+            (_, Some(Err(errno))) => Next::End(Err(self.header_failed(errno))),
         }
     }
 

@@ -40,6 +40,8 @@ pub struct Device {
     pub failing_percent: u64,
     /// By which they are chosen; not 0.
     pub dice: u64,
+    /// Its file system sets no space aside; a write makes the file longer.
+    pub sets_nothing_aside: bool,
 }
 
 impl Device {
@@ -50,6 +52,7 @@ impl Device {
             unreadable: Vec::new(),
             failing_percent: 0,
             dice: 1,
+            sets_nothing_aside: false,
         }
     }
 
@@ -182,7 +185,8 @@ impl Rig {
             let expected = match kind {
                 LogIoKind::Read { offset, len } | LogIoKind::Write { offset, len } => {
                     assert!(offset % 512 == 0 && len % 512 == 0 && len > 0, "{kind:?}");
-                    assert!(offset + u64::from(len) <= self.device.bytes.len() as u64, "{kind:?}");
+                    let ends = offset + u64::from(len) <= self.device.bytes.len() as u64;
+                    assert!(ends || self.device.sets_nothing_aside, "{kind:?}");
                     len
                 }
                 LogIoKind::Sync | LogIoKind::Allocate { .. } => 0,
@@ -195,11 +199,13 @@ impl Rig {
     fn carry_out(&mut self, mut io: Io) -> (LogIoId, Result<u32, Errno>, Memory) {
         let result = match io.kind {
             LogIoKind::Sync => Ok(0),
+            LogIoKind::Allocate { .. } if self.device.sets_nothing_aside => Err(Errno::EOPNOTSUPP),
             LogIoKind::Allocate { to } => {
                 self.device.lengthen(to);
                 Ok(0)
             }
-            LogIoKind::Write { len, .. } => {
+            LogIoKind::Write { offset, len } => {
+                self.device.lengthen(offset + u64::from(len));
                 io.land(&mut self.device, |_| true);
                 Ok(len)
             }

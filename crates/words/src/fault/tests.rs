@@ -76,3 +76,36 @@ fn an_error_number_becomes_what_std_makes_of_it() {
         assert_eq!(told.kind(), kind);
     }
 }
+
+/// A file system may set no space aside, or a device may not give any back; who asked is told what works there.
+#[test]
+fn who_is_refused_space_is_told_what_works() {
+    let refused = RequestFault::Io(IoError::System(Errno::EOPNOTSUPP));
+    for (op, word) in [
+        (SegmentOp::Allocate { offset: 0, len: 1 }, "truncate"),
+        (SegmentOp::Discard { offset: 0, len: 1 }, "write zeros"),
+        (SegmentOp::Zero { offset: 0, len: 1 }, "write zeros"),
+    ] {
+        let failure = Failure::Io(IoError::System(Errno::EOPNOTSUPP));
+        let told = RequestError::of(op, "a file", 0, failure).to_string();
+        assert!(told.contains(word), "{told}");
+        assert!(refused.cure_of(op.name()).is_some_and(|cure| told.contains(&cure)));
+    }
+    assert_eq!(refused.cure_of("read"), None);
+}
+
+/// The space of a device is that of what lies below it, and a device that is gone is not one that has been cut.
+#[test]
+fn a_device_that_is_full_and_one_that_is_gone_are_told_as_such() {
+    let cure = |errno| RequestFault::Io(IoError::System(errno)).cure().unwrap();
+    let full = cure(Errno::ENOSPC);
+    let unwritten = CacheError::Unwritable(Errno::ENOSPC);
+    assert!(unwritten.cure().contains("thin pool") && !unwritten.to_string().contains("repair"));
+    assert!(
+        full.contains("file system") && full.contains("thin pool") && full.contains("discard"),
+        "{full}"
+    );
+    for errno in [Errno::ENXIO, Errno::ENODEV] {
+        assert!(cure(errno).contains("the device is gone"));
+    }
+}
