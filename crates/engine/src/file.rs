@@ -206,6 +206,24 @@ impl File {
         }
     }
 
+    /// Refuses a device that takes writes in order only, for whoever writes where he wants: it would say `EIO` to the second write, as a
+    /// broken one does.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, what is needed, and the cure.
+    pub fn must_take_any_order(&self) -> Result<(), SetupError> {
+        match &self.0.made {
+            Made::Inode(inode) if inode.is_in_order() => {
+                let error = SetupError::new("write in any order to", self.name().to_owned(), Errno::EOPNOTSUPP);
+                let error = error.need("a device that takes writes in any order; this one is zoned (host-managed)");
+                Err(error.cure(
+                    "put between what makes such a device of it (dm-zoned: `dmzadm --format`, `dmzadm --start`), or a file system that knows zones (f2fs, btrfs), and work in a file there",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Can requests of this mode be made?
     #[must_use]
     pub fn gives(&self, caching: Caching) -> bool {

@@ -111,6 +111,8 @@ impl Place {
             ..Open::write()
         };
         let file = open(&self.path, &options).map_err(|error| refused(command, &self.path, error))?;
+        file.must_take_any_order()
+            .map_err(|error| refused(command, &self.path, error))?;
         if let Err(errno) = file.try_lock(true) {
             let holder = file.lock_holder();
             let holder = holder.map_or_else(

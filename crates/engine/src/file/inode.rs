@@ -1,6 +1,7 @@
 //! What this kernel has of a file: an inode, by up to two descriptions, and what they tell of it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use baio_process::kernel::{self, Feature};
 use baio_process::signals;
@@ -111,10 +112,12 @@ impl Inode {
         let number = match self.identity {
             (DEVICES, device) | (device, _) => device,
         };
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        // A partition's queue is its disk's.
-        let mut queues = ["queue", "../queue"].into_iter();
-        queues.find_map(|queue| std::fs::read(format!("/sys/dev/block/{major}:{minor}/{queue}/{what}")).ok())
+        queue_of(Path::new("/sys"), number, what)
+    }
+
+    /// Is it a device whose zones take writes in order only?
+    pub(super) fn is_in_order(&self) -> bool {
+        self.kind == Kind::Block && self.of_queue("zoned").is_some_and(|zoned| is_in_order(&zoned))
     }
 
     /// The sectors of the device below, for file systems that ask of direct I/O what the device asks, and no more.
@@ -213,6 +216,19 @@ impl Device for Inode {
     }
 }
 
+/// What sysfs, mounted there, tells of the queue of the device with this number.
+fn queue_of(sysfs: &Path, number: u64, what: &str) -> Option<Vec<u8>> {
+    let device = format!("dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    // A partition's queue is its disk's.
+    let mut queues = ["queue", "../queue"].into_iter();
+    queues.find_map(|queue| std::fs::read(sysfs.join(&device).join(queue).join(what)).ok())
+}
+
+/// Of `none`, `host-aware` and `host-managed` the last only refuses a write that is not at the pointer of its zone.
+fn is_in_order(zoned: &[u8]) -> bool {
+    zoned.trim_ascii() == b"host-managed"
+}
+
 /// No file system has this number, so a device is never taken for a file.
 const DEVICES: u64 = u64::MAX;
 
@@ -229,5 +245,28 @@ pub(super) fn kind_of(mode: u32) -> Kind {
         FileType::RegularFile => Kind::Regular,
         FileType::BlockDevice => Kind::Block,
         _ => Kind::Stream,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_takes_writes_in_order_only_is_known_by_its_queue_or_its_disks() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let (disk, part) = (rustix::fs::makedev(252, 0), rustix::fs::makedev(252, 1));
+        let place = sysfs.path().join("dev/block");
+        std::fs::create_dir_all(place.join("252:0/queue")).unwrap();
+        std::fs::create_dir_all(place.join("252:0/vdx1")).unwrap();
+        std::os::unix::fs::symlink("252:0/vdx1", place.join("252:1")).unwrap();
+        for (zoned, in_order) in [("none", false), ("host-aware", false), ("host-managed", true)] {
+            std::fs::write(place.join("252:0/queue/zoned"), format!("{zoned}\n")).unwrap();
+            for number in [disk, part] {
+                let told = queue_of(sysfs.path(), number, "zoned").unwrap();
+                assert_eq!(is_in_order(&told), in_order, "{zoned}");
+            }
+        }
+        assert_eq!(queue_of(sysfs.path(), rustix::fs::makedev(252, 2), "zoned"), None);
     }
 }

@@ -111,6 +111,10 @@ impl Device {
             Err(error) if error.errno == Errno::EBUSY => return Err(claimed(path, &name, error)),
             Err(error) => return Err(Error::new("open", &name, error)),
         };
+        if hold == Hold::Exclusive {
+            file.must_take_any_order()
+                .map_err(|error| Error::new("open", &name, error))?;
+        }
         let backing = match hold {
             Hold::Beside => None,
             Hold::Exclusive | Hold::Shared | Hold::SharedIfFree => {

@@ -240,6 +240,16 @@ impl Place {
         if file.kind() == Kind::Block {
             // What the node of a device lies on says nothing about the device.
             place.device = Device::of(held.stat.st_rdev);
+            place
+                .advice
+                .extend(
+                    file.must_take_any_order().err().map(|refused| Advice {
+                        found:
+                            "it is zoned (host-managed) and takes writes in order only: no volume, no log, no stress"
+                                .into(),
+                        cure: refused.cure,
+                    }),
+                );
             return Ok(place);
         }
         if let Ok(plain) = std::fs::File::open(&via) {

@@ -38,6 +38,7 @@ impl Core {
         };
         // It may have been given since the file came in.
         file.must_not_append().map_err(|error| fail(error.into()))?;
+        file.must_take_any_order().map_err(|error| fail(error.into()))?;
         let least = file.direct_limits().offset.max(512);
         let mut options = *options;
         if !matches!(object.target, Target::Plain(_)) || file.kind() != Kind::Regular {
