@@ -78,11 +78,14 @@ fn nothing_is_registered_while_requests_are_under_way() {
 /// fd tells (since Linux 6.10 it does so once, unless it is registered again).
 #[test]
 fn what_may_not_be_registered_is_done_without() {
+    const EVENT_FD: u32 = 4;
+    const NO_EVENT_FD: u32 = 5;
     const PROBE: u32 = 8;
     if ring().is_none() {
         return;
     }
-    for which in [filter::Which::All, filter::Which::Argument(1, PROBE)] {
+    let each = [EVENT_FD, NO_EVENT_FD, PROBE].map(|what| filter::Which::Argument(1, what));
+    for which in each.into_iter().chain([filter::Which::All]) {
         let filtered = move || {
             filter::forbid_some(&[(libc::SYS_io_uring_register, which)], Errno::EPERM.raw());
             let mut engine = Engine::new(&config(Choice::Uring)).expect("a ring without it");

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use baio_engine::{
     Caching, Choice, Config, Durability, Engine, Errno, File, Op, Open, Patience, Policy, Region, Request, Space, Wait,
+    kernel,
 };
 
 use filter::{Which, forbid_some};
@@ -39,11 +40,15 @@ const YOUNG: &[(&str, libc::c_long, Which, &[Errno])] = &[
     ("io_uring_setup, with an argument of 5.11", libc::SYS_io_uring_setup, Which::All, WORDS),
     ("io_uring_register", REGISTER, Which::All, WORDS),
     ("a registered arena", REGISTER, registers(0), WORDS),
+    ("files registered no longer", REGISTER, registers(3), WORDS),
+    ("an event fd", REGISTER, registers(4), WORDS),
+    ("an event fd registered no longer", REGISTER, registers(5), WORDS),
     ("an update of registered files", REGISTER, registers(6), WORDS),
     ("a probe of operations", REGISTER, registers(8), WORDS),
     ("an empty table of files", REGISTER, registers(13), WORDS),
     ("a limit of workers", REGISTER, registers(19), WORDS),
     ("a registered ring", REGISTER, registers(20), WORDS),
+    ("a ring registered no longer", REGISTER, registers(21), WORDS),
     ("statx", libc::SYS_statx, Which::All, MISSING),
     ("what direct I/O needs", libc::SYS_statx, Which::Bits(3, DIOALIGN), WORDS),
     ("atomic writes", libc::SYS_statx, Which::Bits(3, WRITE_ATOMIC), WORDS),
@@ -164,24 +169,71 @@ fn whatever_young_call_is_refused_the_answers_are_the_same() {
             "{choice}"
         );
     }
+    let mut refusals = 0;
     for (what, call, which, words) in YOUNG {
         for word in *words {
-            for choice in BACKENDS {
-                // A thread of its own: a filter stays.
-                let told = std::thread::scope(|scope| {
-                    let filtered = scope.spawn(|| {
-                        forbid_some(&[(*call, *which)], word.raw());
-                        answers(choice)
-                    });
-                    filtered
-                        .join()
-                        .unwrap_or_else(|_| panic!("{what} refused with {word}, on {choice}"))
-                });
-                match told {
-                    Some(told) => assert_eq!(told, expected, "{what} refused with {word}, on {choice}"),
-                    None => assert_ne!(choice, Choice::Auto, "{what} refused with {word}: nothing starts"),
-                }
-            }
+            refusals += 1;
+            are_answered(&format!("{what} refused with {word}"), &expected, || {
+                forbid_some(&[(*call, *which)], word.raw());
+            });
         }
     }
+    println!(
+        "{} calls and flags, refused in {refusals} ways, on {} backends each",
+        YOUNG.len(),
+        BACKENDS.len()
+    );
+}
+
+/// Whoever comes to use one that is not in the table above is found here.
+#[test]
+fn without_any_call_younger_than_linux_5_4_the_answers_are_the_same() {
+    let expected = answers(Choice::Threads).expect("threads can be made here");
+    for word in WORDS {
+        let what = format!("all that is young refused with {word}");
+        are_answered(&what, &expected, || filter::forbid_the_young(word.raw()));
+    }
+}
+
+/// In a thread of its own: a filter stays.
+fn are_answered(what: &str, expected: &Vec<String>, forbid: impl Fn() + Sync) {
+    for choice in BACKENDS {
+        let told = std::thread::scope(|scope| {
+            let filtered = scope.spawn(|| {
+                forbid();
+                answers(choice)
+            });
+            filtered.join().unwrap_or_else(|_| panic!("{what}, on {choice}"))
+        });
+        match told {
+            Some(told) => assert_eq!(told, *expected, "{what}, on {choice}"),
+            None => assert_ne!(choice, Choice::Auto, "{what}: nothing starts"),
+        }
+    }
+}
+
+/// What no filter sees, the set-up flags of a ring and its operations, are lines of the table: each is taken away alone.
+#[test]
+fn whatever_line_is_taken_away_the_answers_are_the_same() {
+    const TEST: &str = "whatever_line_is_taken_away_the_answers_are_the_same";
+    if std::env::var_os(kernel::LACKS).is_some() {
+        let expected = answers(Choice::Threads).expect("threads can be made here");
+        for choice in BACKENDS {
+            match answers(choice) {
+                Some(told) => assert_eq!(told, expected, "{choice}"),
+                None => assert_ne!(choice, Choice::Auto, "nothing starts"),
+            }
+        }
+        return;
+    }
+    for line in kernel::TABLE {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", TEST]).env(kernel::LACKS, line.name);
+        assert!(child.status().unwrap().success(), "`{}` is taken away", line.name);
+    }
+    println!(
+        "{} lines, each taken away alone, on {} backends each",
+        kernel::TABLE.len(),
+        BACKENDS.len()
+    );
 }

@@ -119,16 +119,17 @@ struct Knows {
 }
 
 impl Knows {
-    /// None where the kernel has answered nothing: a policy refuses io_uring_register(2), and who knows what else of it.
-    fn of(ring: &IoUring) -> Option<Knows> {
+    fn of(ring: &IoUring) -> Knows {
         let mut probe = Probe::new();
-        ring.submitter().register_probe(&mut probe).ok()?;
+        if ring.submitter().register_probe(&mut probe).is_err() {
+            return Knows::default();
+        }
         let all = |codes: &[u8]| codes.iter().all(|code| probe.is_supported(*code));
-        Some(Knows {
+        Knows {
             truncate: all(&[opcode::Ftruncate::CODE]),
             lists: all(&[opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE]),
             messages: all(&[opcode::MsgRingData::CODE]),
-        })
+        }
     }
 }
 
@@ -136,16 +137,14 @@ impl Uring {
     pub(crate) fn new(slots: u32, affinity: Affinity) -> Result<Uring, SetupError> {
         let slots = slots.max(1);
         let (mut ring, mut features) = build(slots, affinity, Sleeps::ByEventFd)?;
-        let told = Knows::of(&ring);
-        let messages = told.map(|knows| knows.messages);
-        let mut ready = Ready::of(&mut ring, &features, messages);
+        let knows = Knows::of(&ring);
+        let mut ready = Ready::of(&mut ring, &features, knows.messages);
         if ready.is_none() {
             drop(ring);
             (ring, features) = build(slots, affinity, Sleeps::OnTheRing)?;
-            ready = Ready::of(&mut ring, &features, messages);
+            ready = Ready::of(&mut ring, &features, knows.messages);
         }
         let ready = ready.ok_or_else(|| explain_refusal(Errno::EPERM))?;
-        let knows = told.unwrap_or_default();
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,

@@ -23,6 +23,29 @@ pub(crate) fn forbid_some(calls: &[(libc::c_long, Which)], errno: i32) {
     set(program(calls, libc::SECCOMP_RET_ERRNO | errno as u32));
 }
 
+/// From now on every system call that is younger than Linux 5.4, known or to come, fails with `errno`. Numbers have been the same on all
+/// architectures since.
+pub(crate) fn forbid_the_young(errno: i32) {
+    const FIRST: u32 = libc::SYS_close_range as u32;
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    set(vec![
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, FIRST),
+        step(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | errno as u32,
+        ),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
 /// From now on the process ends when this thread, or one that it starts, makes one of these calls.
 pub(crate) fn kill_for(calls: &[libc::c_long]) {
     let all: Vec<_> = calls.iter().map(|&call| (call, Which::All)).collect();

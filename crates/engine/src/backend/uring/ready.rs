@@ -7,7 +7,8 @@
 //! done once, while the ring is new; on later ones when somebody first asks, because the kernel looks after a registered event fd at
 //! each completion. A kernel that takes a set-up flag of 5.18 or later is a later one, whatever a policy lets it say to a probe.
 //!
-//! Where nothing can be registered, the ring's own descriptor is slept on; such a ring has no DEFER_TASKRUN (`setup.rs`).
+//! What a policy refuses is found out while the ring is new. Where no event fd can be registered, the ring's own descriptor is slept on;
+//! where none can be registered again, one is registered once. Such a ring has no DEFER_TASKRUN (`setup.rs`).
 //!
 //! The doorbell is watched beside the ring, not through it. A completion that is caused by a write to an event fd, as the
 //! doorbell's is, signals a registered event fd only after an RCU grace period, and since Linux 6.10 only the first time:
@@ -37,7 +38,7 @@ const YOUNG: [Feature; 4] = [
 ];
 
 pub(super) struct Ready {
-    /// May an event fd be registered while requests are under way?
+    /// May an event fd be registered while requests are under way, and again?
     is_late: bool,
     /// Its ring's own descriptor is none to sleep on.
     defers: bool,
@@ -47,23 +48,23 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Of a ring that has nothing under way, on a kernel that says whether it `knows_messages`, or may not say. `None`: there would be
-    /// nothing to sleep on.
-    pub(super) fn of(ring: &mut IoUring, features: &Features, knows_messages: Option<bool>) -> Option<Ready> {
-        let found_late = knows_messages == Some(true) || YOUNG.iter().any(|flag| was_taken(features, *flag));
+    /// Of a ring that has nothing under way, on a kernel that `knows_messages`. `None`: an outside loop would sleep through completions.
+    pub(super) fn of(ring: &mut IoUring, features: &Features, knows_messages: bool) -> Option<Ready> {
+        let found_late = knows_messages || YOUNG.iter().any(|flag| was_taken(features, *flag));
         let mut ready = Ready {
             is_late: kernel::has(Feature::LateEventFd, found_late),
             defers: was_taken(features, Feature::DeferTaskrun),
             completed: None,
             either: None,
         };
-        // Who is refused one answer may be refused the other.
-        if !ready.is_late || knows_messages.is_none() {
-            ring.completion().disable_eventfd();
-            let refused = ready.register(ring).is_err();
-            return (!refused || !ready.defers).then_some(ready);
+        ring.completion().disable_eventfd();
+        let registered = ready.register(ring).is_ok();
+        if ready.is_late && registered && ring.submitter().unregister_eventfd().is_ok() {
+            ready.completed = None; // Until somebody asks.
+            return Some(ready);
         }
-        Some(ready)
+        ready.is_late = false;
+        (!ready.defers).then_some(ready)
     }
 
     fn register(&mut self, ring: &IoUring) -> Result<(), Errno> {
@@ -79,12 +80,8 @@ impl Ready {
         if self.either.is_some() {
             return Ok(0);
         }
-        if self.completed.is_none() && self.is_late {
-            match self.register(ring) {
-                Err(errno) if self.defers => return Err(errno),
-                // The ring itself is slept on.
-                _ => {}
-            }
+        if self.is_late && self.completed.is_none() {
+            self.register(ring)?;
         }
         let either = baio_process::descriptor::epoll()?;
         // SAFETY: the ring is open as long as it is borrowed.
