@@ -70,6 +70,7 @@ pub use file::{Create, Descriptions, File, LockHolder, Open, path_name};
 pub use histogram::Histogram;
 pub use memory::{Arena, Buffer, CHUNK, Foreign, Frozen, Lent, Memory, Region, RegionError, Span, Vectored};
 pub use policy::{Caching, Durability, Patience, Policy, Space, Time};
+pub use probe::try_the_kernel;
 pub use request::{Op, Request, RequestId, Wait};
 pub use signals::Signals;
 pub use slot::{Slots, Work};

@@ -5,7 +5,10 @@
 
 use std::os::fd::BorrowedFd;
 
+use baio_process::descriptor;
 use baio_process::kernel::{self, Feature};
+use rustix::fs::MemfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::device::Kind;
 use crate::durable::{EXT, HUGETLBFS, IN_MEMORY};
@@ -14,6 +17,20 @@ use crate::file::File;
 use crate::memory::{Mapping, Window};
 use crate::policy::Caching;
 use crate::sys::{self, Action, Fd, Iteration};
+
+/// Tries what no engine has to try before it is asked for it, and what needs no file of anybody's: [`kernel::lacking`] knows more then.
+pub fn try_the_kernel() {
+    sys::knows_the_end();
+    let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+    if let Ok((one, _other)) = descriptor::socket_pair(unix, stream, SocketFlags::empty(), None) {
+        let quiet = sys::as_streams_know_it(libc::RWF_NOWAIT);
+        let told = File::from_fd(one, "a socket").map(|socket| socket.try_block(Caching::Kernel, u64::MAX, quiet));
+        kernel::has(Feature::NowaitStreams, !matches!(told, Ok(Err(Errno::EOPNOTSUPP))));
+    }
+    if let Ok(memory) = descriptor::memory(c"baio", MemfdFlags::empty()) {
+        let _ = File::from_fd(memory, "memory").map(|memory| memory.is_cached(0, 1));
+    }
+}
 
 /// The number of cachestat(2): the same on every architecture that Rust runs on.
 const CACHESTAT: libc::c_long = 451;

@@ -270,6 +270,18 @@ fn a_word_that_is_no_line_starts_no_engine() {
     }
 }
 
+/// `baio doctor` says what a newer kernel would give, without a request that would have to find it out.
+#[test]
+fn what_no_engine_has_to_try_is_tried_for_who_asks() {
+    let lines = "nowait_at_end, nowait_streams, cachestat";
+    if !is_on(lines, "what_no_engine_has_to_try_is_tried_for_who_asks") {
+        return;
+    }
+    baio_engine::try_the_kernel();
+    let lacking: Vec<_> = kernel::lacking().map(|line| line.name).collect();
+    assert_eq!(lacking.join(", "), lines);
+}
+
 /// The page has the table as it is.
 #[test]
 fn the_page_tells_every_line() {
@@ -288,6 +300,54 @@ fn the_page_tells_every_line() {
     });
     let table = format!("{begins}{}\n", lines.collect::<String>());
     assert!(page.contains(&table), "docs/engine.md lacks this table:\n{table}");
+}
+
+/// The kernels that are tested, how new they are as the table counts, and what of older lines each lacks all the same: the stable series of
+/// 5.10 has taken over the io_uring of 5.15, and nothing else of it.
+const TESTED: &[(&str, &str, &[&str])] = &[
+    ("5.10", "5.15", &["nowait_at_end"]),
+    ("6.1", "6.1", &[]),
+    ("6.12", "6.12", &[]),
+    ("6.18", "6.18", &[]),
+];
+
+/// And what each kernel lacks is what the table says.
+#[test]
+fn the_pages_tell_what_each_tested_kernel_lacks() {
+    let page = include_str!("../../../docs/engine.md");
+    let version = |text: &str| {
+        let (major, minor) = text.split_once('.').expect("a version");
+        (major.parse::<u32>().unwrap(), minor.parse::<u32>().unwrap())
+    };
+    for (kernel, as_new_as, besides) in TESTED {
+        let lacks = |line: &&kernel::Line| version(line.since) > version(as_new_as) || besides.contains(&line.name);
+        let names: Vec<_> = kernel::TABLE
+            .iter()
+            .filter(lacks)
+            .map(|line| format!("`{}`", line.name))
+            .collect();
+        let names = if names.is_empty() {
+            "nothing".to_owned()
+        } else {
+            names.join(", ")
+        };
+        let is_its = |row: &&str| row.starts_with(&format!("| {kernel}")) && row.matches('|').count() == 4;
+        let row = page
+            .lines()
+            .find(is_its)
+            .unwrap_or_else(|| panic!("no row of {kernel}"));
+        assert!(
+            row.ends_with(&format!(" | {names} |")),
+            "{kernel} lacks {names}, and the page says:\n{row}"
+        );
+    }
+    let (last, first) = TESTED.split_last().unwrap();
+    let first: Vec<_> = first.iter().map(|(kernel, ..)| *kernel).collect();
+    let told = format!("It is tested on Linux {} and {}", first.join(", "), last.0);
+    assert!(
+        include_str!("../../../README.md").contains(&told),
+        "README.md lacks: {told}"
+    );
 }
 
 /// The blocks of a log follow from it: one that was made where the kernel tells opens where it does not.

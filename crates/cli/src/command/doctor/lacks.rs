@@ -19,6 +19,7 @@ pub(super) struct Lack {
 
 /// Those that were found, and those that nothing but a try can tell.
 pub(super) fn found() -> Vec<Lack> {
+    baio_engine::try_the_kernel();
     // It has what there is, or is made without.
     let _ = Region::create(4096);
     let lack = |line: &kernel::Line| Lack {
