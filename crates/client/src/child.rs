@@ -3,16 +3,16 @@
 //! A thread that only the parent has may hold the lock of that state, for ever. So a child has a state of its own, in which nothing is under
 //! way; and a child of that child has one again, for the same reason.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use baio_process::fork::Life;
+use baio_process::fork::{Life, Once};
 
 use crate::carrier::{Between, Carrier};
 use crate::state::State;
 use crate::sync::Mutex;
 
 /// A child's state, once it has been asked for.
-pub(crate) struct Child<K: Carrier>(OnceLock<Box<OfChild<K>>>);
+pub(crate) struct Child<K: Carrier>(Once<OfChild<K>>);
 
 struct OfChild<K: Carrier> {
     /// The child that it is of.
@@ -24,25 +24,18 @@ struct OfChild<K: Carrier> {
 
 impl<K: Carrier> Child<K> {
     pub(crate) fn none() -> Child<K> {
-        Child(OnceLock::new())
+        Child(Once::new())
     }
 
     /// That of the process that asks, a forked one.
     pub(crate) fn state(&self, shared: &Arc<Between<K>>) -> &Mutex<State<K>> {
         let mut at = self;
         loop {
-            let child = match at.0.get() {
-                Some(child) => child,
-                None => {
-                    // Made before the cell is touched: who is forked while another thread fills it waits for ever.
-                    let made = Box::new(OfChild {
-                        life: Life::now(),
-                        state: Mutex::new(State::of_a_child(shared)),
-                        next: Child::none(),
-                    });
-                    at.0.get_or_init(|| made)
-                }
-            };
+            let child = at.0.get_or_make(|| OfChild {
+                life: Life::now(),
+                state: Mutex::new(State::of_a_child(shared)),
+                next: Child::none(),
+            });
             if !child.life.is_over() {
                 return &child.state;
             }

@@ -118,7 +118,8 @@ pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<OwnedFd> {
     above_standard(rustix::net::accept_with(listener, flags | SocketFlags::CLOEXEC)?)
 }
 
-/// Binds a Unix socket to a path. Those of `mode` may connect from its first moment on, under every umask, and nobody else (bind(2)).
+/// Binds a Unix socket to a path. Those of `mode` may connect from its first moment on, under every umask, and nobody else (bind(2)). Where they
+/// cannot be let in, the name is taken back.
 ///
 /// # Errors
 /// As the system calls; `ELOOP` where somebody has put another thing into the place of the socket.
@@ -126,6 +127,15 @@ pub fn bind(socket: impl AsFd, path: &Path, mode: Mode) -> Result<()> {
     // What is bound has the mode of the descriptor, less the umask (unix_bind, net/unix/af_unix.c).
     rustix::fs::fchmod(&socket, mode)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let given = give_mode(path, mode);
+    if given.is_err_and(|errno| errno != Errno::LOOP) {
+        let _ = rustix::fs::unlink(path);
+    }
+    given
+}
+
+/// Gives the socket that was bound to this path these permissions.
+fn give_mode(path: &Path, mode: Mode) -> Result<()> {
     let bound = open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
     let found = rustix::fs::fstat(&bound)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {

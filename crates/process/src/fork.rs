@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -41,6 +42,57 @@ impl Life {
     /// Is this another process than the one that it was asked for in?
     pub fn is_over(self) -> bool {
         self != Life::now()
+    }
+}
+
+/// A value that is made once, for whoever asks for it first. Threads that ask at the same time make several, and all but one are dropped: nobody waits for
+/// another, who in a forked child is not there (as one would who finds a `OnceLock` that is being filled).
+#[derive(Debug)]
+pub struct Once<T>(AtomicPtr<T>, PhantomData<Box<T>>);
+
+impl<T: Send + Sync> Once<T> {
+    /// Without a value yet.
+    #[must_use]
+    pub const fn new() -> Once<T> {
+        Once(AtomicPtr::new(null_mut()), PhantomData)
+    }
+
+    /// The value.
+    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
+        // Acquire: it was made by another thread.
+        let mut at = self.0.load(Ordering::Acquire);
+        if at.is_null() {
+            let made = Box::into_raw(Box::new(make()));
+            at = match self
+                .0
+                .compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => made,
+                Err(first) => {
+                    // SAFETY: it was made just now, and nobody knows it.
+                    drop(unsafe { Box::from_raw(made) });
+                    first
+                }
+            };
+        }
+        // SAFETY: a box that is given up by nobody but the drop of this.
+        unsafe { &*at }
+    }
+}
+
+impl<T: Send + Sync> Default for Once<T> {
+    fn default() -> Once<T> {
+        Once::new()
+    }
+}
+
+impl<T> Drop for Once<T> {
+    fn drop(&mut self) {
+        let at = *self.0.get_mut();
+        if !at.is_null() {
+            // SAFETY: a box of `get_or_make`, to which nobody refers any more.
+            drop(unsafe { Box::from_raw(at) });
+        }
     }
 }
 
@@ -89,5 +141,34 @@ fn wiped() -> *mut AtomicU32 {
             let _ = unsafe { rustix::mm::munmap(page, len) };
             NONE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn one_value_is_for_all_and_the_others_are_dropped() {
+        let counted = Arc::new(());
+        let (cell, all) = (Once::new(), Barrier::new(4));
+        let ask = || {
+            let value = cell.get_or_make(|| {
+                all.wait(); // Each of them has found none.
+                Arc::clone(&counted)
+            });
+            ptr::from_ref(value).addr()
+        };
+        let seen: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(seen.iter().all(|at| *at == seen[0]));
+        assert_eq!(Arc::strong_count(&counted), 2);
+        drop(cell);
+        assert_eq!(Arc::strong_count(&counted), 1);
     }
 }

@@ -63,3 +63,30 @@ fn made_without_streams() -> i32 {
     }
     0
 }
+
+const WITHOUT_NUMBERS: &str = "BAIO_WITHOUT_NUMBERS";
+
+/// A socket whose name cannot be given its permissions has no name: nobody would find out who may connect there.
+#[test]
+fn a_name_that_cannot_be_given_its_mode_is_taken_back() {
+    let path = std::env::temp_dir().join(format!("baio-bound-{}", std::process::id()));
+    let Some(told) = std::env::var_os(WITHOUT_NUMBERS) else {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_name_that_cannot_be_given_its_mode_is_taken_back"])
+            .env(WITHOUT_NUMBERS, &path)
+            .status();
+        assert!(child.unwrap().success());
+        return;
+    };
+    let path = std::path::Path::new(&told);
+    let socket = descriptor::socket(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit {
+        current: Some(descriptor::duplicate(&socket).unwrap().as_raw_fd() as u64),
+        ..limit
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let bound = descriptor::bind(&socket, path, Mode::RUSR | Mode::WUSR);
+    assert_eq!(bound, Err(rustix::io::Errno::MFILE));
+    assert!(std::fs::symlink_metadata(path).is_err(), "the name is there");
+}

@@ -235,8 +235,9 @@ impl<S: Fn() -> Option<Metrics>> Serving<S> {
                 (!is_ready || peer.go_on(snapshot).is_ok()) && now < peer.until
             });
             if ready.has_come && self.accept().is_err() {
-                // No descriptors are left, as a rule: they come back.
-                std::thread::sleep(OUT_OF_DESCRIPTORS);
+                // No descriptors are left, as a rule: they come back. The end is heard meanwhile.
+                let timeout = Timespec::try_from(OUT_OF_DESCRIPTORS).ok();
+                let _ = rustix::event::poll(&mut [PollFd::new(&*self.stop, PollFlags::IN)], timeout.as_ref());
             }
         }
     }
