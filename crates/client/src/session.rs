@@ -235,9 +235,17 @@ fn explained(object: &str, errno: Said) -> ConnectError {
         ),
         Said::PROTOTYPE | Said::NOTSOCK | Said::NOTDIR => error.advised("the socket of a broker", NO_BROKER),
         Said::NAMETOOLONG => error.advised("a path of at most 107 bytes", "use a shorter path, or a link to it"),
-        Said::MFILE | Said::NFILE => error.advised(
-            "three descriptors",
-            "raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)",
+        Said::MFILE => {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            let limit = limit.map_or("no limit".to_owned(), |limit| format!("a limit of {limit}"));
+            error.advised(
+                &format!("three free descriptors: this process has {limit}"),
+                "raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`), or close some",
+            )
+        }
+        Said::NFILE => error.advised(
+            "three free descriptors in the whole system",
+            "raise `sysctl fs.file-max`, or close what is open",
         ),
         _ => error,
     }
@@ -297,9 +305,12 @@ fn greet(
         arena_bytes: welcome.arena_bytes,
         bytes: welcome.memory_bytes,
     };
-    let memory = SessionMemory::map(memory, layout).map_err(|error| ConnectError {
-        need: error.need.clone(),
-        ..ConnectError::new(object, error.errno).told(error.to_string(), "", NO_BROKER)
+    let memory = SessionMemory::map(memory, layout).map_err(|error| match error.errno {
+        Errno::EMFILE | Errno::ENFILE => explained(object, Said::from_raw_os_error(error.errno.raw())),
+        errno => ConnectError {
+            need: error.need.clone(),
+            ..ConnectError::new(object, errno).told(error.to_string(), "", NO_BROKER)
+        },
     })?;
     if welcome.places == 0 || !layout.has_room_for(welcome.places) {
         return Err(no_broker(
@@ -358,12 +369,16 @@ fn hear(
                 if heard.flags.contains(ReturnFlags::TRUNC) {
                     return Err(no_broker(object, "its answer is longer than any message"));
                 }
+                if heard.flags.contains(ReturnFlags::CTRUNC) && fds.is_empty() {
+                    // The kernel leaves out what it has no number for, and does not say why.
+                    descriptor::duplicate(socket).map_err(|errno| explained(object, errno))?;
+                }
                 bytes.truncate(heard.bytes);
                 let one = match fds.len() {
                     1 => fds.pop().map(descriptor::above_standard).transpose(),
                     _ => Ok(None),
                 };
-                return Ok((bytes, one.map_err(|errno| ConnectError::new(object, errno))?));
+                return Ok((bytes, one.map_err(|errno| explained(object, errno))?));
             }
             Err(Said::AGAIN) => wait(socket, object, until, still)?,
             // It closed without having read all; its word lies behind that, if it had one.

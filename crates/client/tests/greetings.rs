@@ -1,7 +1,7 @@
 //! The promise: whatever is at the other end of a socket, a client has a session or knows why not, in time, and keeps no descriptor
 //! of it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use baio_words::session::{FromClient, VERSION, Welcome};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a broker would say; and its memory.
 fn welcome(places: u32) -> (Welcome, SessionMemory) {
@@ -36,6 +37,15 @@ fn welcome(places: u32) -> (Welcome, SessionMemory) {
 
 /// What comes of a greeting that is answered so, with so many descriptors.
 fn answered(message: &[u8], fds: &[&OwnedFd]) -> Result<Session, ConnectError> {
+    answered_where(message, fds, |connect| connect())
+}
+
+/// The same where something holds while the client connects.
+fn answered_where<T>(
+    message: &[u8],
+    fds: &[&OwnedFd],
+    holds: impl FnOnce(&mut dyn FnMut() -> Result<Session, ConnectError>) -> T,
+) -> T {
     let flags = SocketFlags::CLOEXEC;
     let (here, there) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
@@ -46,7 +56,8 @@ fn answered(message: &[u8], fds: &[&OwnedFd]) -> Result<Session, ConnectError> {
     }
     let bytes = [std::io::IoSlice::new(message)];
     rustix::net::sendmsg(&there, &bytes, &mut control, SendFlags::empty()).unwrap();
-    let session = Session::over(here, &Wishes::default());
+    let mut here = Some(here);
+    let session = holds(&mut || Session::over(here.take().unwrap(), &Wishes::default()));
     let mut hello = [0; 256];
     let (_, len) = rustix::net::recv(&there, &mut hello, RecvFlags::empty()).unwrap();
     assert!(matches!(FromClient::decode(&hello[..len]), Ok(FromClient::Hello(_))));
@@ -125,4 +136,41 @@ fn nobody_answers() {
         "ENOENT",
         "/nowhere/socket",
     );
+}
+
+const FEW: &str = "BAIO_FEW_DESCRIPTORS";
+
+/// A number for each descriptor of a session may be lacking: that is no fault of the broker's. In a process of its own, whose limit is lowered.
+#[test]
+fn who_has_no_descriptor_left_is_told_so() {
+    const TEST: &str = "who_has_no_descriptor_left_is_told_so";
+    if std::env::var_os(FEW).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["--exact", TEST, "--nocapture"]).env(FEW, "1").status();
+        assert!(child.unwrap().success());
+        return;
+    }
+    let (good, memory) = welcome(8);
+    let fd = descriptor(&memory);
+    for more in 0.. {
+        let session = answered_where(&good.encode(), &[&fd], |connect| {
+            let limit = getrlimit(Resource::Nofile);
+            let next = baio_process::descriptor::duplicate(&fd).unwrap().as_raw_fd() as u64;
+            let current = Some(next + more);
+            setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+            let session = connect();
+            setrlimit(Resource::Nofile, limit).unwrap();
+            session
+        });
+        if session.is_ok() {
+            assert!(more > 1, "the memory and the bell need one each");
+            return;
+        }
+        let cure = session.as_ref().err().and_then(|error| error.cure.clone());
+        assert!(
+            cure.is_some_and(|cure| cure.contains("ulimit -n")),
+            "{more}: {session:?}"
+        );
+        refused(session, "EMFILE", "EMFILE");
+    }
 }

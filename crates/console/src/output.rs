@@ -4,10 +4,8 @@
 //! succeeded. That is why `--json` prints exactly one object on standard output, an answer or an error, never both.
 //! Progress and messages go to standard error and are the command's own affair.
 
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_engine::Errno;
@@ -17,7 +15,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::json::{versioned, write_object};
-use crate::printable::{self, Printable, readable};
+use crate::printable::{self, Printable};
 
 /// What a command has to say when it succeeded.
 ///
@@ -106,7 +104,7 @@ impl Output {
                 let mut text = Vec::new();
                 answer.write_text(&mut text)?;
                 // The one place that all answers pass: a name in them may come from anywhere.
-                out.write_all(printable::lines(&readable(OsStr::from_bytes(&text))).as_bytes())
+                out.write_all(printable::lines(&printable::readable_text(&text)).as_bytes())
             }
             Output::Json => write_object(out, &versioned(answer)?),
         }

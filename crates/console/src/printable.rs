@@ -43,12 +43,25 @@ fn is_hidden(character: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A path, or any text of the system, as characters. A byte that is no part of any stands as `\xff`, so that two names that differ
-/// are shown as two, in JSON too.
+/// A path, or any text of the system, as characters. A byte that is no part of any stands as `\xff`, and then each backslash is doubled; so is it in a name
+/// that holds such letters itself. So two names that differ are shown as two, in JSON too.
 pub fn readable(text: impl AsRef<OsStr>) -> String {
+    let bytes = text.as_ref().as_bytes();
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains("\\x") => text.to_owned(),
+        _ => with_escapes(bytes, "\\\\"),
+    }
+}
+
+/// The same of a text with names in it, which are so already.
+pub(crate) fn readable_text(bytes: &[u8]) -> String {
+    with_escapes(bytes, "\\")
+}
+
+fn with_escapes(bytes: &[u8], backslash: &str) -> String {
     let mut readable = String::new();
-    for chunk in text.as_ref().as_bytes().utf8_chunks() {
-        readable.push_str(chunk.valid());
+    for chunk in bytes.utf8_chunks() {
+        readable.push_str(&chunk.valid().replace('\\', backslash));
         for byte in chunk.invalid() {
             readable.push_str(&format!("\\x{byte:02x}"));
         }
@@ -58,6 +71,8 @@ pub fn readable(text: impl AsRef<OsStr>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -77,6 +92,10 @@ mod tests {
     fn names_that_are_no_text_stay_apart() {
         let [one, two] = [&b"a\xff"[..], &b"a\xfe"[..]].map(|bytes| readable(OsStr::from_bytes(bytes)));
         assert_eq!((one.as_str(), two.as_str()), ("a\\xff", "a\\xfe"));
-        assert_eq!(readable("ä"), "ä");
+        assert_eq!((readable("ä"), readable("a\\b")), ("ä".into(), "a\\b".into()));
+        // The letters of an escape are no byte, nor are those of an escaped backslash.
+        let names: [&[u8]; 6] = [b"\xff", b"\\xff", b"\\\\xff", b"\\\xff", b"\\\\\xff", b"\\\\"];
+        let shown: HashSet<_> = names.iter().map(|name| readable(OsStr::from_bytes(name))).collect();
+        assert_eq!(shown.len(), names.len(), "{shown:?}");
     }
 }

@@ -3,6 +3,8 @@
 
 #![allow(unsafe_code)]
 
+#[path = "environment/config.rs"]
+mod config;
 #[path = "environment/filter.rs"]
 mod filter;
 
@@ -11,9 +13,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use baio_engine::{
-    Choice, Config, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Request, Time, Vectored, Wait, kernel,
+    Choice, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Request, Time, Vectored, Wait, kernel,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use config::config;
 
 /// Is this the child? Else runs it: this executable's test of that name, where these lines are taken away.
 fn is_on(lines: &str, test: &str) -> bool {
@@ -27,15 +31,6 @@ fn is_on(lines: &str, test: &str) -> bool {
         "failed where `{lines}` is taken away"
     );
     false
-}
-
-fn config(backend: Choice) -> Config {
-    Config {
-        backend,
-        slots: 32,
-        arena_bytes: 1 << 20,
-        ..Config::default()
-    }
 }
 
 fn ring() -> Option<Engine> {

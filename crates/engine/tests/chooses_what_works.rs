@@ -3,6 +3,8 @@
 
 #![allow(unsafe_code)]
 
+#[path = "environment/config.rs"]
+mod config;
 #[path = "environment/filter.rs"]
 mod filter;
 
@@ -12,16 +14,8 @@ use std::time::Duration;
 
 use baio_engine::{Caching, Choice, Config, Create, Engine, Errno, File, Open, Policy, Request, Wait};
 
+use config::config;
 use filter::forbid;
-
-fn config(backend: Choice) -> Config {
-    Config {
-        backend,
-        slots: 32,
-        arena_bytes: 1 << 20,
-        ..Config::default()
-    }
-}
 
 /// Runs `body` in a thread of its own, for which these system calls fail.
 fn without(calls: &[libc::c_long], errno: i32, body: impl FnOnce() + Send) {
@@ -264,6 +258,8 @@ fn a_second_description_that_is_denied_is_told() {
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
         let error = both_new(Path::new("file")).unwrap_err();
         assert_eq!(error.errno, Errno::EACCES, "{error}");
-        assert!(error.cure.as_ref().unwrap().contains("umask"), "{error}");
+        let cure = error.cure.as_ref().unwrap();
+        assert!(cure.contains("umask") && cure.contains("chmod u+rw"), "{error}");
+        assert!(error.need.as_ref().unwrap().contains("read and write"), "{error}");
     });
 }

@@ -332,7 +332,9 @@ impl Error {
                 used.saturating_add(*asked)
             )),
             Fault::Name(_) => Some("1 to 255 bytes of UTF-8 without '#', '/' and control characters".into()),
-            Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
+            Fault::Access { .. } => Some(
+                "the owner's uid, uid 0, or, to open it, a mode that gives the caller r to read and w to write".into(),
+            ),
             Fault::Group { .. } => Some("the caller's own group, or uid 0".into()),
             Fault::Busy { .. } => Some("to be the only process that has it open".into()),
             Fault::Overtaken { .. } => Some("to be the only one that writes to it".into()),
@@ -383,7 +385,7 @@ impl Error {
             Fault::OverQuota { .. } => Some("delete a segment, or have root raise the quota with `baio quota`"),
             Fault::Exists => Some("choose another name, or delete the segment first"),
             Fault::NotFound => Some("`baio list` shows the segments"),
-            Fault::Access { .. } => Some("act as its owner, or as root"),
+            Fault::Access { .. } => Some("act as its owner, or as root; or have either give more by `baio chmod`"),
             Fault::Group { .. } => Some("leave the group out, or let root make the segment and name its owner"),
             Fault::Name(_) => Some("choose another name"),
             Fault::Layout(_) | Fault::BadSize(_) => Some("choose another size"),

@@ -268,11 +268,11 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
     let failed = sum(&|lane| direction.of(lane).map(|tally| tally.errors).sum());
     // What cannot be told apart by direction is told of all requests of the section.
     let all = sum(&|lane| lane.reads.requests + lane.writes.requests).max(1) as f64;
-    let seconds: f64 = stages.iter().map(|stage| stage.elapsed().as_secs_f64()).sum();
-    let sync_seconds: f64 = stages.iter().map(|stage| stage.sync().as_secs_f64()).sum();
+    let seconds = seconds_of(stages.iter().map(|stage| stage.elapsed()));
+    let sync_seconds = seconds_of(stages.iter().map(|stage| stage.sync()));
     let rate_over = |count: u64, seconds: f64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let rate = |count: u64| rate_over(count, seconds);
-    let costs = |of: &dyn Fn(&Costs) -> f64| stages.iter().map(|stage| of(&stage.costs)).sum::<f64>() / all;
+    let costs = |of: &dyn Fn(&Costs) -> f64| stages.iter().fold(0.0, |sum, stage| sum + of(&stage.costs)) / all;
     let most = |of: &dyn Fn(&StageReport) -> u64| stages.iter().map(|stage| of(stage)).max().unwrap_or(0);
     Section {
         part: part.to_owned(),
@@ -307,7 +307,24 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
     }
 }
 
+/// All of them together. (The sum of no floating-point numbers is -0.0.)
+fn seconds_of(times: impl Iterator<Item = Duration>) -> f64 {
+    times.sum::<Duration>().as_secs_f64()
+}
+
 /// The threads of this process now, the kernel's workers among them.
 pub(super) fn threads_now() -> u64 {
     status_of("self", "Threads")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_shown_without_a_sign() {
+        assert_eq!(format!("{:.2}", seconds_of([].into_iter())), "0.00");
+        let two = [Duration::from_millis(1500), Duration::from_millis(250)];
+        assert_eq!(seconds_of(two.into_iter()), 1.75);
+    }
 }

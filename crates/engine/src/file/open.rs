@@ -126,7 +126,8 @@ impl File {
             Descriptions::Only(caching) => caching,
         };
         let known = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
-        let fd = open_path(path, options.flags(first, known)).map_err(|errno| explain_open(&name, errno, first))?;
+        let fd = open_path(path, options.flags(first, known))
+            .map_err(|errno| explain_open(&name, errno, first, options.write))?;
         let mut inode = Inode::new(&name, fd, first)?;
         if options.descriptions == Descriptions::Both && inode.kind != Kind::Stream {
             add_direct(&mut inode, path, &name, options)?;
@@ -174,7 +175,7 @@ fn add_direct(inode: &mut Inode, path: &Path, name: &str, options: &Open) -> Res
         Ok(fd) => fd,
         Err(errno) if has_no_direct(errno) => return Ok(()),
         // A file without it would be refused later, for what it is not to blame.
-        Err(errno) => return Err(explain_open(name, errno, Caching::Direct)),
+        Err(errno) => return Err(explain_open(name, errno, Caching::Direct, options.write)),
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.to_owned(), errno.into()))?;
     if identity_of(&stat) != inode.identity {
@@ -204,7 +205,8 @@ fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
+fn explain_open(name: &str, errno: Errno, caching: Caching, write: bool) -> SetupError {
+    let (to_do, bits) = if write { ("read and write", "rw") } else { ("read", "r") };
     let error = SetupError::new("open", name.to_owned(), errno);
     match (errno, caching) {
         (Errno::EINVAL, Caching::Direct) => error
@@ -212,9 +214,13 @@ fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
             .cure("use another mode, or move the file"),
         (Errno::ENOENT, _) => error.cure("check the path"),
         (Errno::EACCES, Caching::Direct) => error
-            .need("permission to open the file a second time; one that was just made may have been denied it by the umask")
-            .cure("check the umask and the permissions of the file and its directories, or open it with one description alone"),
-        (Errno::EACCES, _) => error.cure("check the permissions of the file and its directories"),
+            .need(format!("permission to {to_do} the file by a second opening"))
+            .cure(format!(
+                "have its owner give it (`chmod u+{bits}`, or {bits} for your group), and x on the directories above; choose another umask for one that is made; or open it with one description alone"
+            )),
+        (Errno::EACCES, _) => error.need(format!("permission to {to_do} the file")).cure(format!(
+            "have its owner give it (`chmod u+{bits}`, or {bits} for your group), and x on the directories above"
+        )),
         (Errno::EBUSY, _) => error.need("a device that is not mounted and not held by another"),
         (Errno::EMFILE, _) => error
             .need("a free descriptor for each description of a file")
