@@ -276,7 +276,7 @@ fn a_file_is_made_longer_for_a_new_log_whatever_was_cut_off_before() {
         let is_over = rig.ios.is_empty();
         let mut device = rig.crash(|_, sector| sector % 2 == 0);
         // What is still being set aside may be there in part.
-        for left in [0, 512, 8192, 40 << 10, LITTLE as usize] {
+        for left in [0, 100, 512, 8192, 40 << 10, 50_000, LITTLE as usize] {
             match steps {
                 0 => device.bytes = vec![0; left],
                 _ if left < LITTLE as usize => continue,
@@ -342,10 +342,14 @@ fn a_log_that_was_cut_short_is_refused_and_not_made_longer() {
         assert!(is_told, "{left}: {refused:?}");
         assert!(rig.device.bytes == cut, "{left}");
     }
-    // A text of some bytes is none either.
-    let mut rig = begun_by(file(b"shopping list"), &of_little());
-    assert_eq!(rig.ask(LogRequest::Open).err(), Some(LogError::Foreign { offset: 0 }));
-    assert!(rig.device.bytes == b"shopping list");
+    // A text of some bytes is none either, nor are zeroes that something follows.
+    let mut longer = vec![0; 50_000];
+    longer[49_990..].copy_from_slice(b"a last one");
+    for (text, offset) in [(&b"shopping list"[..], 0), (&longer, 49_990)] {
+        let mut rig = begun_by(file(text), &of_little());
+        assert_eq!(rig.ask(LogRequest::Open).err(), Some(LogError::Foreign { offset }));
+        assert!(rig.device.bytes == text);
+    }
 }
 
 #[test]

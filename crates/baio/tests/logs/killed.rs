@@ -179,3 +179,18 @@ fn a_log_that_a_copy_cut_short_is_refused_as_it_is() {
         assert_eq!(std::fs::read(&path).unwrap(), whole[..left]);
     }
 }
+
+/// A making that was cut off may have left zeroes of any length.
+#[test]
+fn zeroes_of_any_length_become_a_log() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for len in [1, 100, 5000, (3 << 20) + 1] {
+        let path = dir.path().join(format!("book {len}"));
+        std::fs::write(&path, vec![0; len]).unwrap();
+        let (link, log) = begin(&path);
+        log.append_durable(b"credit 5").wait().unwrap();
+        drop(log);
+        link.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 << 20);
+    }
+}

@@ -19,6 +19,8 @@ const LOOK_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Blank {
     reading: Reading,
+    from: u64,
+    /// The end of the file may lie before that of the read.
     to: u64,
 }
 
@@ -95,17 +97,21 @@ impl LogPart {
     pub(super) fn look_for_bytes(&mut self, from: u64, buffer: Option<Buffer>) -> Next {
         let block = self.options.block();
         let whole = self.size_bytes / u64::from(block) * u64::from(block);
-        if from >= whole {
+        // The last bytes of a file may be fewer than a block. What is made longer may have been cut off there while it was made.
+        let end = match self.size_bytes < self.options.file_bytes {
+            true => self.size_bytes,
+            false => whole,
+        };
+        if from >= end {
             return match self.maker {
-                // No log of ours ends there.
-                Some(_) if whole < self.size_bytes && self.size_bytes < self.options.file_bytes => {
-                    Next::End(Err(LogError::Foreign { offset: whole }))
-                }
                 Some(maker) => self.make(maker),
                 None => Next::End(Err(LogError::NotLog)),
             };
         }
-        let len = LOOK_BYTES.min(whole - from) as u32;
+        let len = match from < whole {
+            true => LOOK_BYTES.min(whole - from) as u32,
+            false => block,
+        };
         let buffer = buffer.or_else(|| self.arena.buffer(len as usize));
         let Some(mut buffer) = buffer.or_else(|| self.arena.buffer(block as usize)) else {
             return Next::End(Err(LogError::NoMemory));
@@ -114,25 +120,30 @@ impl LogPart {
         buffer.set_len(len as usize);
         // As one: a block that cannot be read ends it anyway.
         let reading = Reading::new(from, len, len);
-        let (kind, to) = (reading.kind(), from + u64::from(len));
-        Next::Io(Step::Blank(Blank { reading, to }), kind, Some(buffer))
+        let (kind, to) = (reading.kind(), end.min(from + u64::from(len)));
+        Next::Io(Step::Blank(Blank { reading, from, to }), kind, Some(buffer))
     }
 
     pub(super) fn blank(&mut self, blank: Blank, ended: Option<Ended>) -> Next {
-        let from = blank.to - u64::from(blank.reading.len());
+        let Blank { reading, from, to } = blank;
         let Some(ended) = ended else {
             return self.look_for_bytes(from, None);
         };
-        let Heard::Seen(seen, _) = blank.reading.ended(ended.result, ended.buffer) else {
+        // The read stops where the file ends.
+        let has_all = |read: &u32| u64::from(*read) >= to - from;
+        let result = ended
+            .result
+            .map(|read| if has_all(&read) { reading.len() } else { read });
+        let Heard::Seen(seen, _) = reading.ended(result, ended.buffer) else {
             return Next::End(Err(LogError::NoMemory));
         };
         match seen.from(from) {
             Err(unread) => Next::End(Err(unread.into())),
-            Ok(bytes) => match bytes.iter().position(|byte| *byte != 0) {
+            Ok(bytes) => match bytes.iter().take((to - from) as usize).position(|byte| *byte != 0) {
                 Some(at) => Next::End(Err(LogError::Foreign {
                     offset: from + at as u64,
                 })),
-                None => self.look_for_bytes(blank.to, seen.into_buffer()),
+                None => self.look_for_bytes(to, seen.into_buffer()),
             },
         }
     }
