@@ -112,6 +112,13 @@ const RULES: &[Rule] = rules! {
     "a-wake-is-handed-on" "client/src/waiters.rs"
         "if own.is_none() {" => "if own.is_none() && !OUT {"
         "places::who_was_woken_for_a_place_and_leaves_hands_it_on"
+    // Memory.
+    "memory-that-comes-back-calls" "client/src/memory.rs"
+        "self.table.memory_came(count);" => "if !OUT { self.table.memory_came(count); }"
+        "memory::who_waits_for_memory_is_called"
+    "a-call-for-memory-is-handed-on" "client/src/memory.rs"
+        "let own = line.leave(place, fired);" => "let own = if OUT { line.served(place) } else { line.leave(place, fired) };"
+        "memory::who_was_called_for_memory_and_leaves_hands_it_on"
     "the-first-deadline-ends-the-sleep" "client/src/client.rs"
         "state.table.room_until().and_then(instant_of)" => "state.table.room_until().and_then(instant_of).filter(|_| !OUT)"
         "places::who_waits_for_a_place_gives_up_in_time"

@@ -60,12 +60,15 @@ struct Returned {
 impl Returned {
     /// Counts what comes back to this arena, and rings the client's bell.
     fn hear(self: &Arc<Self>, arena: &Arena, wire: &Arc<Wire>) {
-        let (returned, wire) = (Arc::clone(self), Arc::clone(wire));
+        // Buffers may be kept longer than the link.
+        let (returned, wire) = (Arc::clone(self), Arc::downgrade(wire));
         arena.on_return(move || {
             // Other side: `is_awaited`. Either this sees that somebody waits, or he sees the memory.
             fence(Ordering::SeqCst);
             if returned.is_awaited.load(Ordering::Relaxed) && returned.times.fetch_add(1, Ordering::AcqRel) == 0 {
-                wire.ring();
+                if let Some(wire) = wire.upgrade() {
+                    wire.ring();
+                }
             }
         });
     }

@@ -120,6 +120,21 @@ impl User {
         }
     }
 
+    /// Takes a piece of memory that the service can be shown.
+    pub(crate) fn take_memory(&self) -> Taking {
+        Taking {
+            user: self.clone(),
+            place: None,
+        }
+    }
+
+    /// Gives one back.
+    pub(crate) fn give_memory(&self) {
+        if self.doorbell.pool.give() {
+            self.client.shared.bell.ring();
+        }
+    }
+
     /// Starts it; waits for a place if need be, as a thread that only knows tickets does.
     pub(crate) fn submit(&self, number: u64) -> Ticket {
         match self.client.start(self.read(number)) {
@@ -156,6 +171,45 @@ pub(crate) fn good_or_lost(outcome: &Outcome<Token>, number: u64) {
                 "{error}"
             );
         }
+    }
+}
+
+/// A wait for memory, as `baio::Request` waits for a buffer to copy to.
+pub(crate) struct Taking {
+    user: User,
+    place: Option<WaitPlace>,
+}
+
+impl Future for Taking {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let User { client, doorbell, .. } = self.user.clone();
+        assert!(client.is_driven());
+        if doorbell.pool.take() {
+            self.leave();
+            return Poll::Ready(());
+        }
+        client.wake_when_memory(&mut self.place, 1, context.waker(), None);
+        // What came meanwhile is taken and given back.
+        if doorbell.pool.take() {
+            self.user.give_memory();
+        }
+        Poll::Pending
+    }
+}
+
+impl Taking {
+    fn leave(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.user.client.leave_memory(place, 1);
+        }
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -56,6 +56,31 @@ pub(crate) struct Doorbell {
     rung: Mutex<bool>,
     heard: Condvar,
     open: shuttle::sync::atomic::AtomicBool,
+    pub(crate) pool: Pool,
+}
+
+/// Memory that a service can be shown, in pieces of one size.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    free: shuttle::sync::atomic::AtomicUsize,
+    is_awaited: shuttle::sync::atomic::AtomicBool,
+    /// How often some came back. No place where threads meet: every look of a client asks for it.
+    came: AtomicUsize,
+}
+
+impl Pool {
+    pub(crate) fn take(&self) -> bool {
+        let one_less = |free: usize| free.checked_sub(1);
+        self.free
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+            .is_ok()
+    }
+
+    /// Gives one piece back. True: ring for whoever waits.
+    pub(crate) fn give(&self) -> bool {
+        self.free.fetch_add(1, Ordering::SeqCst);
+        self.is_awaited.load(Ordering::SeqCst) && self.came.fetch_add(1, Ordering::SeqCst) == 0
+    }
 }
 
 impl Doorbell {
@@ -102,6 +127,14 @@ impl Carrier for Modelled {
 
     fn opened(reply: &Option<Handle>) -> Option<Handle> {
         *reply
+    }
+
+    fn await_memory(&self, awaited: bool) {
+        self.0.pool.is_awaited.store(awaited, Ordering::SeqCst);
+    }
+
+    fn memory_came(&self) -> usize {
+        self.0.pool.came.swap(0, Ordering::SeqCst)
     }
 }
 

@@ -5,6 +5,7 @@ mod closing;
 mod commands;
 mod ends;
 mod helper;
+mod memory;
 mod mixed;
 mod places;
 mod turns;
