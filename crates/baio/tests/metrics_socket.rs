@@ -109,7 +109,14 @@ fn who_says_nothing_keeps_nobody_waiting() {
     // However many there are: who came first goes.
     let more: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
     assert!(ask(&path, GET).unwrap().starts_with("HTTP/1.1 200 OK"));
-    drop(more);
+    for peer in &mut half {
+        let told = peer.read(&mut [0; 1]);
+        let is_left = matches!(&told, Err(error) if error.kind() == ErrorKind::WouldBlock);
+        assert!(!is_left, "it is served still: {told:?}");
+    }
+    let mut last = more.last().unwrap();
+    last.set_nonblocking(true).unwrap();
+    assert_eq!(last.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -208,17 +208,18 @@ impl Message {
     }
 }
 
-/// Does a read that shall not wait tell the end of a file from what the page cache has not? Linux 5.9 and 5.10 may say `EAGAIN` at the
-/// end and 0 elsewhere (preadv2(2), BUGS). A read that happens to be right proves nothing, so a system call of 5.11 tells.
+/// Does a read that shall not wait tell the end of a file from what the page cache has not? Before Linux 5.16 (`filemap_read`,
+/// mm/filemap.c) it may say `EAGAIN` at the end, and on 5.9 and 5.10 0 elsewhere (preadv2(2), BUGS). A read that happens to be right proves
+/// nothing, so a system call of 5.16 tells.
 pub(crate) fn knows_the_end() -> bool {
     static KNOWS: OnceLock<bool> = OnceLock::new();
     *KNOWS.get_or_init(|| {
         kernel::tried(Feature::NowaitAtEnd, || {
-            let mut event = libc::epoll_event { events: 0, u64: 0 };
-            let (limit, mask) = (std::ptr::null::<libc::timespec>(), std::ptr::null::<libc::sigset_t>());
-            // SAFETY: there is no such descriptor, so nothing is waited for or written.
-            let told = unsafe { libc::syscall(libc::SYS_epoll_pwait2, -1, &raw mut event, 1, limit, mask, 0_usize) };
-            told < 0 && Errno::last() == Errno::EBADF
+            let nowhere = std::ptr::without_provenance::<u8>(1);
+            let forever = std::ptr::null::<libc::timespec>();
+            // SAFETY: its list of one is at no address, so nothing is waited for, read or written.
+            let told = unsafe { libc::syscall(libc::SYS_futex_waitv, nowhere, 1_u32, 0_u32, forever, 0_i32) };
+            told < 0 && Errno::last() == Errno::EFAULT
         })
     })
 }

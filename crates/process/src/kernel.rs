@@ -60,14 +60,14 @@ table! {
         "an io_uring that can be waited for with a limit (`IORING_ENTER_EXT_ARG`)",
         "the features that its set-up tells, and a no-op that goes round",
         "no uring: Linux AIO, else threads";
-    NowaitAtEnd = "nowait_at_end", "5.11",
-        "a read that shall not wait tells the end of a file from what is not in the page cache",
-        "the system call of the same kernel, epoll_pwait2(2), is known: a read that is right once proves nothing",
-        "such a read that ends with nothing is followed by fstat(2)";
     BoundedWorkers = "bounded_workers", "5.15",
         "a limit on a ring's threads in the kernel (`IORING_REGISTER_IOWQ_MAX_WORKERS`)",
         "asked for at the start",
         "the kernel's own limit, which is higher";
+    NowaitAtEnd = "nowait_at_end", "5.16",
+        "a read that shall not wait tells the end of a file from what is not in the page cache",
+        "a system call of the same kernel, futex_waitv(2), is known: a read that is right once proves nothing",
+        "such a read that ends with nothing is followed by fstat(2)";
     LateEventFd = "late_event_fd", "5.18",
         "an event fd is registered with a ring without waiting for the requests under way",
         "a set-up flag or an operation (`IORING_OP_MSG_RING`) of the same kernel or a later one is known: a trial would wait for ever",

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use baio_engine::{Errno, SetupError};
 use baio_words::session::Failed;
-use baio_words::{DEVICE_CURE, GONE_CURE, Lost, RequestError, RequestFault};
+use baio_words::{DEVICE_CURE, Lost, RequestError, RequestFault};
 
 use crate::cache::CacheError;
 use crate::log::LogError;
@@ -169,6 +169,8 @@ pub enum Fault {
     Told(Box<Failed>),
     /// Not between processes yet.
     NotFar(&'static str),
+    /// The broker's release does not know it yet.
+    OlderBroker(&'static str),
     /// The buffer memory is used up.
     NoMemory {
         /// Bytes asked for.
@@ -261,7 +263,7 @@ impl Error {
             fault @ of_a_request!() => fault.of_request().map_or("EIO", RequestFault::code),
             Fault::Latched => "EPOISONED",
             Fault::Told(failed) => told::code(failed),
-            Fault::NotFar(_) => "EOPNOTSUPP",
+            Fault::NotFar(_) | Fault::OlderBroker(_) => "EOPNOTSUPP",
             Fault::Log(error) => of_log::code(error),
             Fault::Setup(error) => error.errno.name(),
             Fault::NotVolume(_) => "ENOTVOLUME",
@@ -292,7 +294,7 @@ impl Error {
             Fault::Setup(error) => error.errno,
             Fault::Log(error) => of_log::errno(error),
             Fault::Told(failed) => told::errno(failed),
-            Fault::NotFar(_) => Errno::EOPNOTSUPP,
+            Fault::NotFar(_) | Fault::OlderBroker(_) => Errno::EOPNOTSUPP,
             Fault::Corrupt(_) | Fault::Latched | Fault::Unexpected(_) => Errno::EIO,
             Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => Errno::EIO,
             Fault::Busy { .. } | Fault::Moving => Errno::EBUSY,
@@ -320,6 +322,7 @@ impl Error {
             Fault::Log(error) => of_log::need(error),
             Fault::Told(failed) => failed.need.clone(),
             Fault::NotFar(_) => Some("a volume that this process has open itself".into()),
+            Fault::OlderBroker(_) => Some("a broker of this release".into()),
             Fault::NoSpace { asked, .. } => Some(format!("{asked} contiguous free bytes")),
             Fault::OverQuota {
                 what,
@@ -366,6 +369,7 @@ impl Error {
             Fault::Unreadable { .. } => Some(DEVICE_CURE),
             Fault::Setup(error) => return error.cure.clone(),
             Fault::Told(failed) => return failed.cure.clone(),
+            Fault::OlderBroker(_) => Some("restart the broker with the release of its client (`baio --version`)"),
             Fault::NotFar(_) => Some("open it without a broker (`Local::open`, `Remote::open`), or do without"),
             Fault::Log(_) => None, // It is in the line already.
             Fault::NotVolume(_) => Some("check the path"),
@@ -398,7 +402,10 @@ impl Error {
             Fault::Unexpected(_) => {
                 Some("please report it; close the volume and open it again: recovery decides what holds")
             }
-            Fault::Shrunk { ends: 0, .. } => Some(GONE_CURE),
+            Fault::Shrunk { ends: 0, .. } => Some(
+                "a device: see in the kernel's log (`dmesg`) why it is gone, and bring it back; a file: somebody has emptied it, take a copy \
+                 of it that is whole",
+            ),
             Fault::Shrunk { .. } => Some(
                 "close the volume and see why the file or device was cut; `baio check` names the segments that reach behind its end",
             ),
@@ -482,6 +489,7 @@ impl fmt::Display for Fault {
             Fault::ReadOnlyVolume => f.write_str("the volume was opened for reading only"),
             Fault::Told(failed) => f.write_str(&failed.what),
             Fault::NotFar(what) => write!(f, "{what} is not available over a broker yet"),
+            Fault::OlderBroker(what) => write!(f, "{what} is not known to this broker, which is of an older release"),
             Fault::NoMemory { asked } => write!(f, "no buffer of {asked} bytes is free"),
         }
     }

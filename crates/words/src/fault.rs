@@ -144,7 +144,7 @@ pub const DEVICE_CURE: &str = "look into the kernel's log (`dmesg`) and mend the
      server, then try again; if it stays, copy it with GNU ddrescue to a sound one and `baio check` the copy";
 
 /// The cure of a device that has been taken away.
-pub const GONE_CURE: &str = "the device is gone: see in the kernel's log (`dmesg`) why, bring it back (its cable, path, server or \
+const GONE_CURE: &str = "the device is gone: see in the kernel's log (`dmesg`) why, bring it back (its cable, path, server or \
      driver), then open it again";
 
 fn is_of_a_device(errno: Errno) -> bool {

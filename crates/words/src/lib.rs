@@ -45,7 +45,7 @@ pub use advice::{IN_LINE, ON_LINES, into_std, write_advice};
 pub use cache_error::CacheError;
 pub use errno::Errno;
 pub use failure::{FEATURES, Failure, word_at, word_in};
-pub use fault::{DEVICE_CURE, GONE_CURE, RequestError, RequestFault};
+pub use fault::{DEVICE_CURE, RequestError, RequestFault};
 pub use handle::{Handle, Ticket, next_number};
 pub use identity::{Access, Identity, Ownership, OwnershipChange, Sight};
 pub use io_error::{Argument, IoError, TOO_LARGE_CURE};

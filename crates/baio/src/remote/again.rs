@@ -178,7 +178,7 @@ fn goes_on(client: &Client, far: &Far, again: &Again, left: Duration) -> bool {
     }
     let resumed = client.resume(Arc::new(line), || {
         *again.opening() = opening;
-        far.take_over(&session.wire, arena);
+        far.take_over(&session.wire, arena, session.welcome.features);
         again.handles().install(opened)
     });
     resumed || client.refusal().is_some()

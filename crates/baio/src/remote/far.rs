@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -36,7 +36,8 @@ pub(super) struct Far {
     /// Who it takes us for.
     uid: u32,
     /// What the session has beside the first version.
-    features: u64,
+    /// Those of the session of now.
+    features: AtomicU64,
     /// What it serves.
     name: String,
     /// What was asked that no broker can be asked.
@@ -101,7 +102,7 @@ pub(super) fn client(
         returned,
         core,
         uid: welcome.uid,
-        features: welcome.features,
+        features: AtomicU64::new(welcome.features),
         name: welcome.volume.clone(),
         refused: Default::default(),
         tags: Default::default(),
@@ -182,7 +183,8 @@ impl Far {
     }
 
     /// The session on this wire, with this arena, takes the place of the one of now. Under the client's lock.
-    pub(super) fn take_over(&self, wire: &Wire, arena: Arc<Arena>) {
+    pub(super) fn take_over(&self, wire: &Wire, arena: Arc<Arena>, features: u64) {
+        self.features.store(features, Ordering::Relaxed);
         self.tags().clear();
         self.wire.take_over(wire);
         self.returned.hear(&arena, &self.wire);
@@ -362,16 +364,12 @@ impl Far {
             }
             command => question(command)?,
         };
-        match question.feature() & !self.features {
+        match question.feature() & !self.features.load(Ordering::Relaxed) {
             0 => Ok(question),
-            FEATURE_LOGS => Err(Fault::NotFar("a log, by this broker of an older version,")),
-            FEATURE_OWNERSHIP => Err(Fault::NotFar(
-                "a change of ownership, by this broker of an older version,",
-            )),
-            FEATURE_GROW => Err(Fault::NotFar(
-                "a resize that never cuts, by this broker of an older version,",
-            )),
-            _ => Err(Fault::NotFar("this question")),
+            FEATURE_LOGS => Err(Fault::OlderBroker("a log")),
+            FEATURE_OWNERSHIP => Err(Fault::OlderBroker("a change of ownership")),
+            FEATURE_GROW => Err(Fault::OlderBroker("a resize that never cuts")),
+            _ => Err(Fault::OlderBroker("this question")),
         }
     }
 }

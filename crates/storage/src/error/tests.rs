@@ -90,6 +90,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::NoMemory { asked: 1 },
         Fault::Told(Box::default()),
         Fault::NotFar("a check"),
+        Fault::OlderBroker("a log"),
         Fault::Log(Box::new(LogError::WouldBlock)),
         Fault::Log(Box::new(LogError::Full)),
         Fault::Log(Box::new(LogError::NotLog)),
@@ -145,6 +146,7 @@ fn number(fault: &Fault) -> usize {
         Fault::Lost(_) => 40,
         Fault::ServiceFailed(_) => 41,
         Fault::WouldCut { .. } => 42,
+        Fault::OlderBroker(_) => 43,
     }
 }
 
@@ -152,7 +154,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..43), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..44), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {
