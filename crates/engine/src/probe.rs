@@ -132,10 +132,11 @@ impl File {
         Ok(counts[0] > 0)
     }
 
-    /// Does a cached read without waiting find nothing? Good after a trial only.
+    /// Does a cached read without waiting find nothing? Good after a trial only. Where the file system does not know such a read, nothing
+    /// is told.
     fn is_missed(&self, offset: u64) -> Result<bool, Errno> {
         match self.try_block(Caching::Kernel, offset, libc::RWF_NOWAIT) {
-            Ok(_) => Ok(false),
+            Ok(_) | Err(Errno::EOPNOTSUPP) => Ok(false),
             Err(Errno::EAGAIN) => Ok(true),
             Err(errno) => Err(errno),
         }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use baio_engine::{
-    Choice, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Request, Time, Vectored, Wait, kernel,
+    Caching, Choice, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Request, Time, Vectored, Wait, kernel,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -263,6 +263,24 @@ fn a_word_that_is_no_line_starts_no_engine() {
         assert!(error.need.as_ref().unwrap().contains("`trunkate`"), "{error}");
         assert!(error.cure.is_some(), "{error}");
     }
+}
+
+/// FUSE, NFS and others know no read that does not wait; where there is no cachestat(2) either, nothing tells what the page cache has.
+#[test]
+fn a_probe_finds_what_was_asked_for_where_nothing_tells() {
+    if !is_on("cachestat", "a_probe_finds_what_was_asked_for_where_nothing_tells") {
+        return;
+    }
+    let kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    kept.as_file().set_len(1 << 16).unwrap();
+    let file = File::open(kept.path(), &Open::read()).unwrap();
+    if !file.gives(Caching::Direct) {
+        return println!("SKIPPED: no direct I/O here");
+    }
+    let told = file.probe(Caching::Direct);
+    let quiet = filter::Which::Bits(5, libc::RWF_NOWAIT as u32);
+    filter::forbid_some(&[(libc::SYS_preadv2, quiet)], Errno::EOPNOTSUPP.raw());
+    assert_eq!(file.probe(Caching::Direct), told);
 }
 
 /// `baio doctor` says what a newer kernel would give, without a request that would have to find it out.
