@@ -2,7 +2,7 @@
 
 use baio_words::entry::{HandleWords, Op};
 use baio_words::session::{Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Hello, Question};
-use baio_words::{Access, Failure};
+use baio_words::{Access, Failure, OperationName, OwnershipChange};
 
 use crate::house::{House, Victim};
 use crate::raw::{Told, hello};
@@ -86,12 +86,25 @@ fn what_comes_with_a_feature_is_a_violation_without_it() {
         access: Access::Read,
         identity: None,
     };
-    for question in [Question::Opening, open_known.clone()] {
+    let grow = Question::Grow {
+        operation: OperationName::NONE,
+        owner_uid: victim.client.uid(),
+        name: "canary".into(),
+        size_bytes: 1 << 20,
+        reserve_bytes: None,
+    };
+    let own = Question::ChangeOwnership {
+        operation: OperationName::NONE,
+        owner_uid: victim.client.uid(),
+        name: "canary".into(),
+        change: OwnershipChange::of_mode(0o666),
+    };
+    for question in [Question::Opening, open_known.clone(), grow, own] {
         let client = house.client();
         assert!(client.wire.send(&question.encode(1).unwrap()));
         client.goes_out("a question of a feature that it has not");
     }
-    assert_eq!(victim.row().violations, 2);
+    assert_eq!(victim.row().violations, 4);
     let hello = Hello {
         features: GOES_ON,
         ..hello()
