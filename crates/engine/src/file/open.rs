@@ -175,7 +175,13 @@ fn add_direct(inode: &mut Inode, path: &Path, name: &str, options: &Open) -> Res
         Ok(fd) => fd,
         Err(errno) if has_no_direct(errno) => return Ok(()),
         // A file without it would be refused later, for what it is not to blame.
-        Err(errno) => return Err(explain_open(name, errno, Caching::Direct, options.write)),
+        Err(errno) => {
+            let error = explain_open(name, errno, Caching::Direct, options.write);
+            return Err(match errno {
+                Errno::EACCES => is_second(error),
+                _ => error,
+            });
+        }
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.to_owned(), errno.into()))?;
     if identity_of(&stat) != inode.identity {
@@ -205,6 +211,15 @@ fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// The first opening was allowed: one that was just made may have been denied it by the umask.
+fn is_second(error: SetupError) -> SetupError {
+    let need = error.need.clone().unwrap_or_default();
+    let cure = error.cure.clone().unwrap_or_default();
+    error.need(format!("{need} by a second opening")).cure(format!(
+        "{cure}; choose another umask for one that is made; or open it with one description alone"
+    ))
+}
+
 fn explain_open(name: &str, errno: Errno, caching: Caching, write: bool) -> SetupError {
     let (to_do, bits) = if write { ("read and write", "rw") } else { ("read", "r") };
     let error = SetupError::new("open", name.to_owned(), errno);
@@ -213,11 +228,6 @@ fn explain_open(name: &str, errno: Errno, caching: Caching, write: bool) -> Setu
             .need("a file system that supports O_DIRECT")
             .cure("use another mode, or move the file"),
         (Errno::ENOENT, _) => error.cure("check the path"),
-        (Errno::EACCES, Caching::Direct) => error
-            .need(format!("permission to {to_do} the file by a second opening"))
-            .cure(format!(
-                "have its owner give it (`chmod u+{bits}`, or {bits} for your group), and x on the directories above; choose another umask for one that is made; or open it with one description alone"
-            )),
         (Errno::EACCES, _) => error.need(format!("permission to {to_do} the file")).cure(format!(
             "have its owner give it (`chmod u+{bits}`, or {bits} for your group), and x on the directories above"
         )),
