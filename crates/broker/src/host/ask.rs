@@ -37,6 +37,7 @@ pub(super) enum OfHost {
 
 /// What a question asks. `handle` finds what a session calls a handle; a stale one is one to the core too.
 pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) -> Asked {
+    let grows_only = matches!(question, Question::Grow { .. });
     Asked::Core(match question {
         Question::Create {
             operation,
@@ -77,16 +78,8 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             name,
             size_bytes,
             reserve_bytes,
-        } => Command::Resize {
-            owner_uid,
-            name,
-            options: ResizeOptions {
-                reserve_bytes,
-                ..ResizeOptions::to_size(size_bytes)
-            },
-            operation,
-        },
-        Question::Grow {
+        }
+        | Question::Grow {
             operation,
             owner_uid,
             name,
@@ -96,8 +89,9 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             owner_uid,
             name,
             options: ResizeOptions {
+                size_bytes,
                 reserve_bytes,
-                ..ResizeOptions::grown_to(size_bytes)
+                grows_only,
             },
             operation,
         },
