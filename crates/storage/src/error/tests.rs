@@ -1,7 +1,10 @@
-use baio_engine::{Argument, Error as Io};
-use baio_words::SegmentOp;
+use baio_engine::{Argument, Error as Io, SetupError};
+use baio_words::{Lost, SegmentOp};
 
 use super::*;
+use crate::cache::CacheError;
+use crate::log::LogError;
+use crate::segment::layout::LayoutError;
 
 /// One of each; the match below tells whoever adds a variant to add it here.
 fn all_faults() -> Vec<Fault> {
