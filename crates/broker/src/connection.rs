@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use baio_engine::{Arena, Doorbell};
+use baio_ring::Shared;
 
-use crate::served::{Between, Served};
+use crate::control::Parcel;
+
+/// What lies between a service and its client.
+pub type Between = Shared<Parcel>;
 
 /// The client's end.
-pub struct Connection<S: Served> {
+pub struct Connection {
     /// What both sides use.
-    pub shared: Arc<Between<S>>,
+    pub shared: Arc<Between>,
     /// Wakes the service.
     pub doorbell: Doorbell,
     /// Buffers that requests move without a copy.

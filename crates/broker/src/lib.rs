@@ -1,19 +1,16 @@
 //! # baio-broker: a service on a thread of its own
 //!
-//! A [`Service`](service) turns what it serves ([`Served`]) on its own thread: the core of a volume, or an engine with plain
-//! files. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). Here both live in one process; [`host`]
+//! A [`Service`](service) turns a volume's core on a thread of its own. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). Here both live in one process; [`host`]
 //! has clients of other processes. What lies between them is the same: fixed-size entries in memory that a peer may
 //! scribble over, copied once and then checked.
 //!
 //! | module | what it is | imports |
 //! |---|---|---|
-//! | [`served`] | what a service can serve, in a dozen calls | engine, ring, words |
-//! | `seat` | one client's requests: taken, held, ended, posted | the above |
+//! | `served` | what whoever serves a core does with it | storage |
+//! | `seat` | one client's requests: taken, held, ended, posted | the above, ring, words |
 //! | [`service`] | the thread that serves | the above |
 //! | [`connection`] | the client's end of a connection | the above |
-//! | [`host`] | the broker: one core for many clients of other processes | the above, storage |
-//! | [`files`] | an engine with plain files, served | the above |
-//! | `on_core` | a volume's core, served | storage |
+//! | [`host`] | the broker: one core for many clients of other processes | the above |
 //! | [`control`] | what is asked of a core besides requests, and how that begins and ends | storage |
 //! | `opening` | a file is opened by a thread of its own | storage |
 //!
@@ -25,14 +22,11 @@
 
 pub mod connection;
 pub mod control;
-pub mod files;
 pub mod host;
-mod on_core;
 mod opening;
 mod seat;
-pub mod served;
+mod served;
 pub mod service;
 
 pub use connection::Connection;
-pub use served::Served;
 pub use service::{Setup, start};

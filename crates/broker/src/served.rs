@@ -1,133 +1,96 @@
-//! What a service can serve: whatever carries requests on handles, and is turned by one thread.
-//!
-//! A volume's core is one (`on_core.rs`), an engine with plain files another ([`crate::files`]).
+//! What whoever serves a core does with it besides the core's own calls.
 
-use std::fmt;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
-use baio_engine::{Engine, Errno, Memory, SetupError, Wait};
-use baio_ring::Shared;
-use baio_ring::exchange::Parcel;
+use baio_engine::{Errno, Memory, SetupError, Wait};
+use baio_storage::{Core, Error, Result};
+use baio_words::Failure;
 use baio_words::entry::{Completion, Tag};
-use baio_words::{Handle, Identity, RequestFault, SegmentRequest, Ticket};
 
-/// What lies between such a service and its client.
-pub type Between<S> = Shared<Parcel<Memory, <S as Served>::Command, <S as Served>::Answer>>;
+use crate::seat::HELD_PATIENCE;
 
-/// What becomes of a command.
-#[derive(Debug)]
-pub enum Begun<S: Served> {
-    /// It takes turns: [`Served::take_answer`].
-    Operation(S::Operation),
-    /// It is done.
-    Answered(S::Answer),
-    /// The service is to end: what is under way ends first, then comes [`Served::close`].
-    Close,
+// Who is held by a hung device waits no longer than who drops its core.
+const _: () = assert!(HELD_PATIENCE.as_secs() == Core::DROP_PATIENCE.as_secs());
+
+/// A core is asked for what only a broker has.
+pub(crate) fn no_broker(core: &Core) -> Error {
+    let name = core.volume_name();
+    let fault = SetupError::new("show the clients of", name.clone(), Errno::EOPNOTSUPP)
+        .need("a link to a broker")
+        .cure("connect to one (`Remote::connect`), or look at this link's own counters");
+    Error::new("show the clients of", name, fault)
 }
 
-/// Carries requests on handles. Made, turned and dropped by the service's thread; its drop waits until the kernel has let go
-/// of the client's memory, or keeps that.
-pub trait Served: Sized {
-    /// What it can be asked besides requests.
-    type Command: Send + 'static;
-    /// What it answers.
-    type Answer: Send + 'static;
-    /// Names a command under way.
-    type Operation: fmt::Debug;
-    /// Why it could not be made, or goes on no more.
-    type Error: From<NotStarted> + fmt::Display + Send + 'static;
+/// The next end, in the order in which they came, with the request's memory. Its tag is [`tag_of`] the request's.
+pub(crate) fn next_end(core: &mut Core) -> Option<(Completion, Memory)> {
+    let outcome = core.next_outcome()?;
+    let completion = Completion {
+        tag: tag_of(outcome.tag),
+        result: outcome.result.map_err(|error| failure_of(&error)),
+        bytes_done: outcome.bytes_done,
+        took: outcome.took,
+        iterations: outcome.iterations,
+    };
+    Some((completion, outcome.memory))
+}
 
-    /// The number in its handles.
-    fn number(&self) -> u32;
+/// A turn of the core; then wakes who waits for a log of it. Returns how much has ended.
+///
+/// # Errors
+/// It cannot go on.
+pub(crate) fn turn(core: &mut Core, wait: Wait) -> Result<usize> {
+    let turned = core.turn(wait);
+    wake(core);
+    turned
+}
 
-    /// What it serves, for messages.
-    fn name(&self) -> String;
-
-    /// Whose doorbell is rung, and whose arena clients fill.
-    fn engine(&self) -> &Engine;
-
-    /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its end.
-    ///
-    /// # Errors
-    /// The request itself, when every slot is taken.
-    fn start(&mut self, request: SegmentRequest<Memory>) -> Result<Ticket, SegmentRequest<Memory>>;
-
-    /// Asks that a request end early. It ends all the same, once.
-    fn cancel(&mut self, ticket: Ticket);
-
-    /// The next end, in the order in which they came, with the request's memory. Its tag is [`tag_of`] the request's.
-    fn next_end(&mut self) -> Option<(Completion, Memory)>;
-
-    /// Closes a handle; what is under way on it ends. A stale one is none.
-    fn close_handle(&mut self, handle: Handle);
-
-    /// Requests that a turn may end.
-    fn in_flight(&self) -> usize;
-
-    /// What the system said, of why it goes on no more.
-    fn errno(error: &Self::Error) -> Errno;
-
-    /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed. Returns how much that was.
-    ///
-    /// # Errors
-    /// It cannot go on.
-    fn turn(&mut self, wait: Wait) -> Result<usize, Self::Error>;
-
-    /// Begins a command of this client.
-    fn begin(&mut self, who: Identity, command: Self::Command) -> Begun<Self>;
-
-    /// The answer to a command, once, when there is one.
-    fn take_answer(&mut self, operation: &Self::Operation) -> Option<Self::Answer>;
-
-    /// Nobody waits for the answer any more: what waits without having begun ends early. It is answered all the same.
-    fn call_off(&mut self, operation: &Self::Operation) {
-        let _ = operation;
+/// Nothing of a client's is under way: closes the core. Who waits for a log hears its end while there is somebody to say so.
+///
+/// # Errors
+/// As [`Core::close`].
+pub(crate) fn close(mut core: Core) -> Result<()> {
+    core.wind_down();
+    while core.in_flight() > 0 {
+        turn(&mut core, Wait::one())?;
     }
+    wake(&mut core);
+    core.close()
+}
 
-    /// The service is to end: what is under way ends soon.
-    fn wind_down(&mut self) {}
+thread_local! {
+    /// Kept for the next turn, so that turns allocate nothing.
+    static FIRED: Cell<Vec<Waker>> = const { Cell::new(Vec::new()) };
+}
 
-    /// The answer to a command that might outlast all patience, when the service is to end: it is not waited for.
-    fn give_up(&mut self, operation: &Self::Operation) -> Option<Self::Answer> {
-        let _ = operation;
-        None
+/// Wakes who waits for a log, on whatever thread that is. A waker is anybody's code: its panic is not the service's.
+fn wake(core: &mut Core) {
+    let mut fired = FIRED.take();
+    core.take_fired(&mut fired);
+    for waker in fired.drain(..) {
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
-
-    /// The handle that an answer gives: it is closed when whoever asked has left.
-    fn opened(answer: &Self::Answer) -> Option<Handle>;
-
-    /// Nothing of the client's is under way: gives back what is served.
-    fn close(self) -> Self::Answer;
+    core.take_displaced(&mut fired);
+    fired.clear();
+    FIRED.set(fired);
 }
 
-/// Why there is no service though there was something to serve.
-#[derive(Debug)]
-pub enum NotStarted {
-    /// Its thread could not be had.
-    Thread(SetupError),
-    /// Its thread has ended before it served.
-    Ended,
-}
-
-impl NotStarted {
-    /// What went wrong, in the words of a request.
-    #[must_use]
-    pub fn fault(&self) -> RequestFault {
-        match self {
-            NotStarted::Thread(error) => RequestFault::Io(baio_engine::Error::System(error.errno)),
-            NotStarted::Ended => RequestFault::ServiceEnded,
-        }
+/// What the client is told; the operation, the object and the offset it knows.
+fn failure_of(error: &Error) -> Failure {
+    match error.fault.of_request() {
+        Some(fault) => fault.into(),
+        None => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
     }
 }
 
 /// A tag as a request carries it and its end hands it back.
-#[must_use]
-pub fn word_of(tag: Tag) -> u64 {
+pub(crate) fn word_of(tag: Tag) -> u64 {
     u64::from(tag.generation) << 32 | u64::from(tag.index)
 }
 
 /// The tag in such a word.
-#[must_use]
-pub fn tag_of(word: u64) -> Tag {
+pub(crate) fn tag_of(word: u64) -> Tag {
     Tag {
         index: word as u32,
         generation: (word >> 32) as u32,

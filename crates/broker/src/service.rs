@@ -1,29 +1,31 @@
-//! The thread that serves: makes what it serves ([`Served`]), takes what the client submits, turns, posts completions.
+//! The thread that serves: makes the core, takes what the client submits, turns, posts completions.
 //!
-//! One round: take submissions, post what has ended, say "asleep" and look again, then one turn of what is served, which
+//! One round: take submissions, post what has ended, say "asleep" and look again, then one turn of the core, which
 //! submits everything and sleeps until something completes or the client rings. So what arrives while the service is awake
 //! is taken before it sleeps, a batch costs one call into the kernel, and each completion is posted by the round after it,
 //! while others are still in flight. With nothing to do it sleeps in the kernel until it is rung for: no timer, no
 //! spinning. A round takes one ring full at most, of whatever kind: a client that keeps filling its ring delays nobody's
 //! completions.
 //!
-//! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), what is
-//! served is dropped first, which waits until the kernel has let go of all memory, and then the client is told
+//! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), the core
+//! is dropped first, which waits until the kernel has let go of all memory, and then the client is told
 //! ([`baio_ring::Shared::end`]): nobody waits for ever.
 
 use std::sync::mpsc;
 use std::sync::{Arc, mpsc::SyncSender};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_engine::{Arena, Doorbell, Errno, Memory, SetupError, Wait};
-use baio_ring::exchange::Parcel;
 use baio_ring::ring::Ring;
+use baio_storage::{Core, Error, Fault};
 use baio_words::entry::{COMPLETION_WORDS, HandleWords, Limits, Place, SUBMISSION_WORDS, Submission, Tag, Violation};
 use baio_words::{Handle, Identity};
 
-use crate::connection::Connection;
+use crate::connection::{Between, Connection};
+use crate::control::{self, Begun, Command, Doing, Parcel, Reply};
 use crate::seat::{Border, Other, Ration, Seat, answered};
-use crate::served::{Begun, Between, NotStarted, Served};
+use crate::served;
 
 /// How a service is started.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +48,10 @@ struct Hello {
 ///
 /// # Errors
 /// What `make` said, or that the thread could not be had.
-pub fn start<S: Served + 'static>(
-    setup: Setup,
-    make: impl FnOnce() -> Result<S, S::Error> + Send + 'static,
-) -> Result<Connection<S>, S::Error> {
+pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core, Error> + Send + 'static) -> Result<Connection, Error> {
     // One place more: a client whose places are all taken can still ask the service to close.
     let places = setup.places.clamp(1, (1 << 20) - 1) + 1;
-    let shared: Arc<Between<S>> = Arc::new(Between::<S>::new(places));
+    let shared: Arc<Between> = Arc::new(Between::new(places));
     let (tell, told) = mpsc::sync_channel(1);
     let theirs = Arc::clone(&shared);
     let thread = baio_process::thread::named("baio-service")
@@ -60,7 +59,7 @@ pub fn start<S: Served + 'static>(
         .map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
             let error = SetupError::new("start", "a thread".into(), errno);
-            NotStarted::Thread(error.cure(baio_process::thread::CURE))
+            not_started(error.cure(baio_process::thread::CURE))
         })?;
     match told.recv() {
         Ok(Ok(hello)) => Ok(Connection {
@@ -78,42 +77,46 @@ pub fn start<S: Served + 'static>(
         }
         Err(_) => {
             let _ = thread.join();
-            Err(NotStarted::Ended.into())
+            Err(not_started(Fault::ServiceEnded))
         }
     }
 }
 
-/// Tells the client that nobody is there any more, however the thread ends.
-struct Obituary<S: Served>(Arc<Between<S>>);
+fn not_started(why: impl Into<Fault>) -> Error {
+    Error::new("start", "a service", why)
+}
 
-impl<S: Served> Drop for Obituary<S> {
+/// Tells the client that nobody is there any more, however the thread ends.
+struct Obituary(Arc<Between>);
+
+impl Drop for Obituary {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-fn serve<S: Served>(
-    shared: Arc<Between<S>>,
+fn serve(
+    shared: Arc<Between>,
     identity: Identity,
-    make: impl FnOnce() -> Result<S, S::Error>,
-    tell: &SyncSender<Result<Hello, S::Error>>,
+    make: impl FnOnce() -> Result<Core, Error>,
+    tell: &SyncSender<Result<Hello, Error>>,
 ) {
-    // Declared first, so dropped last: when what is served is gone.
-    let _obituary = Obituary::<S>(Arc::clone(&shared));
-    let served = match make() {
-        Ok(served) => served,
+    // Declared first, so dropped last: when the core is gone.
+    let _obituary = Obituary(Arc::clone(&shared));
+    let core = match make() {
+        Ok(core) => core,
         Err(error) => {
             let _ = tell.send(Err(error));
             return;
         }
     };
     let hello = Hello {
-        doorbell: served.engine().doorbell(),
-        arena: Arc::clone(served.engine().arena()),
-        number: served.number(),
-        name: served.name(),
+        doorbell: core.engine().doorbell(),
+        arena: Arc::clone(core.engine().arena()),
+        number: core.number(),
+        name: core.volume_name(),
     };
-    let service = Service::new(served, Arc::clone(&shared), identity);
+    let service = Service::new(core, Arc::clone(&shared), identity);
     if tell.send(Ok(hello)).is_ok() {
         // How else it ended is told to the client by what its requests get.
         if let Err(End::Broken(errno)) = service.run() {
@@ -141,14 +144,14 @@ impl From<Violation> for End {
 }
 
 /// The border within one process: rings on the heap, memory in the exchange.
-struct Near<S: Served> {
-    shared: Arc<Between<S>>,
+struct Near {
+    shared: Arc<Between>,
     arena: Arc<Arena>,
-    /// In all handles of what is served.
+    /// In all handles of the core.
     number: u32,
 }
 
-impl<S: Served> Border for Near<S> {
+impl Border for Near {
     fn submissions(&self) -> Ring<'_, SUBMISSION_WORDS> {
         self.shared.submissions.ring()
     }
@@ -183,7 +186,7 @@ impl<S: Served> Border for Near<S> {
         put.then_some(()).ok_or(Violation::Exchange(place))
     }
 
-    /// One client, so what is served keeps the one table of handles.
+    /// One client, so the core keeps the one table of handles.
     fn handle(&self, words: HandleWords) -> Handle {
         Handle::from_parts(self.number, words.index, words.generation)
     }
@@ -197,18 +200,18 @@ impl<S: Served> Border for Near<S> {
     }
 }
 
-struct Service<S: Served> {
-    served: S,
-    shared: Arc<Between<S>>,
+struct Service {
+    core: Core,
+    shared: Arc<Between>,
     identity: Identity,
-    seat: Seat<Near<S>>,
-    operations: Vec<(Tag, S::Operation)>,
+    seat: Seat<Near>,
+    operations: Vec<(Tag, Doing)>,
     closing: Option<Tag>,
 }
 
-impl<S: Served> Service<S> {
-    fn new(served: S, shared: Arc<Between<S>>, identity: Identity) -> Service<S> {
-        let arena = Arc::clone(served.engine().arena());
+impl Service {
+    fn new(core: Core, shared: Arc<Between>, identity: Identity) -> Service {
+        let arena = Arc::clone(core.engine().arena());
         let limits = Limits {
             places: shared.exchange.places(),
             arena_bytes: arena.size() as u64,
@@ -216,10 +219,10 @@ impl<S: Served> Service<S> {
         let border = Near {
             shared: Arc::clone(&shared),
             arena,
-            number: served.number(),
+            number: core.number(),
         };
         Service {
-            served,
+            core,
             shared,
             identity,
             seat: Seat::new(0, border, limits),
@@ -234,13 +237,13 @@ impl<S: Served> Service<S> {
             let mut ration = Ration::of_entries(self.shared.submissions.ring().capacity());
             self.take_submissions(&mut ration)?;
             self.collect()?;
-            let now = self.served.engine().now();
+            let now = self.core.engine().now();
             self.seat.end_held(now, !self.operations.is_empty())?;
             // What is refused as it leaves the held ones has ended now: no sleep would end for it.
-            while self.seat.start_held(&mut self.served, &mut ration) {
+            while self.seat.start_held(&mut self.core, &mut ration) {
                 self.collect()?;
             }
-            self.seat.close_leaving(&mut self.served);
+            self.seat.close_leaving(&mut self.core);
             self.seat.publish();
             if self.shared.is_stopping() {
                 return Err(End::Asked);
@@ -258,21 +261,21 @@ impl<S: Served> Service<S> {
     fn turn(&mut self) -> Result<(), End> {
         if !self.seat.fall_asleep() {
             // What was taken goes off before the rest is looked at.
-            return self.turn_served(Wait::No);
+            return self.turn_core(Wait::No);
         }
         let wait = Wait::Until {
-            count: u32::from(self.served.in_flight() > 0),
+            count: u32::from(self.core.in_flight() > 0),
             min_wait: Duration::ZERO,
             deadline: self.seat.sweep_at(),
         };
-        let turned = self.turn_served(wait);
+        let turned = self.turn_core(wait);
         self.seat.wake_up();
         turned
     }
 
-    fn turn_served(&mut self, wait: Wait) -> Result<(), End> {
-        let turned = self.served.turn(wait);
-        if turned.map_err(|error| End::Broken(S::errno(&error)))? > 0 {
+    fn turn_core(&mut self, wait: Wait) -> Result<(), End> {
+        let turned = served::turn(&mut self.core, wait);
+        if turned.map_err(|error| End::Broken(error.errno().unwrap_or(Errno::EIO)))? > 0 {
             self.seat.unstick();
         }
         Ok(())
@@ -280,7 +283,7 @@ impl<S: Served> Service<S> {
 
     /// Takes what the client submitted.
     fn take_submissions(&mut self, ration: &mut Ration) -> Result<(), End> {
-        while let Some(other) = self.seat.take(&mut self.served, ration)? {
+        while let Some(other) = self.seat.take(&mut self.core, ration)? {
             match other {
                 Other::Command(tag) => {
                     let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {
@@ -290,7 +293,7 @@ impl<S: Served> Service<S> {
                 }
                 Other::CallOff(tag) => {
                     if let Some((_, operation)) = self.operations.iter().find(|(known, _)| *known == tag) {
-                        self.served.call_off(operation);
+                        operation.cancel(&mut self.core);
                     }
                 }
             }
@@ -300,35 +303,35 @@ impl<S: Served> Service<S> {
 
     /// Posts what has ended.
     fn collect(&mut self) -> Result<(), End> {
-        while let Some((completion, memory)) = self.served.next_end() {
+        while let Some((completion, memory)) = served::next_end(&mut self.core) {
             self.seat.end(completion, memory).1?;
         }
         let mut at = 0;
         while at < self.operations.len() {
             let (tag, operation) = &self.operations[at];
-            let (tag, answer) = (*tag, self.served.take_answer(operation));
-            match answer {
-                Some(answer) => {
+            let tag = *tag;
+            match operation.poll(&mut self.core, Some(Waker::noop().clone())) {
+                Poll::Ready(answer) => {
                     self.operations.swap_remove(at);
                     self.reply(tag, answer)?;
                 }
-                None => at += 1,
+                Poll::Pending => at += 1,
             }
         }
         Ok(())
     }
 
     /// Leaves the answer to a command where its client takes it, and posts that it is there.
-    fn reply(&mut self, tag: Tag, answer: S::Answer) -> Result<(), End> {
+    fn reply(&mut self, tag: Tag, answer: Result<Reply, Error>) -> Result<(), End> {
         if !self.shared.exchange.put(tag.index, Parcel::Reply(Box::new(answer))) {
             return Err(Violation::Exchange(tag.index).into());
         }
         Ok(self.seat.end(answered(tag), Memory::None).1?)
     }
 
-    fn command(&mut self, tag: Tag, command: S::Command) -> Result<(), End> {
-        match self.served.begin(self.identity, command) {
-            Begun::Operation(operation) => self.operations.push((tag, operation)),
+    fn command(&mut self, tag: Tag, command: Command) -> Result<(), End> {
+        match control::begin(&mut self.core, self.identity, command) {
+            Begun::Doing(operation) => self.operations.push((tag, operation)),
             Begun::Answered(answer) => return self.reply(tag, answer),
             Begun::Close => {
                 self.closing = Some(tag);
@@ -340,25 +343,25 @@ impl<S: Served> Service<S> {
 
     /// The client waits for the end of whatever is under way: that comes soon.
     fn wind_down(&mut self) -> Result<(), End> {
-        self.served.wind_down();
+        self.core.wind_down();
         for (tag, operation) in std::mem::take(&mut self.operations) {
-            match self.served.give_up(&operation) {
-                Some(answer) => self.reply(tag, answer)?,
-                None => self.operations.push((tag, operation)),
+            // A pipe that nobody writes is never open. A file that is opened later is closed then.
+            if matches!(operation, Doing::Opening(_)) {
+                self.reply(tag, Err(Error::new("open", self.core.volume_name(), Fault::Stale)))?;
+            } else {
+                self.operations.push((tag, operation));
             }
         }
         Ok(())
     }
 
-    /// Everything has ended: closes what is served, and answers when it is given back.
+    /// Everything has ended: closes the core, and answers when that is done.
     fn close(self, tag: Tag) -> Result<(), End> {
         let Service {
-            served,
-            shared,
-            mut seat,
-            ..
+            core, shared, mut seat, ..
         } = self;
-        if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(served.close()))) {
+        let closed = served::close(core).map(|()| Reply::Done);
+        if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(closed))) {
             return Err(Violation::Exchange(tag.index).into());
         }
         seat.end(answered(tag), Memory::None).1?;

@@ -1,4 +1,4 @@
-//! The promises of a service, on all that it serves: a volume, and plain files. Real files below.
+//! The promises of a service, on a segment and on a plain file. Real files below.
 
 mod support;
 
@@ -16,17 +16,20 @@ of_each! {
     a_request_that_cannot_be_is_told_so
     a_closed_handle_is_stale_and_what_was_under_way_ends
     more_than_there_are_slots_is_served
+    a_cancel_of_what_has_ended_at_once_ends_nothing_else
     a_command_for_nobody_changes_nothing
     the_end_gives_all_memory_back
 }
 
-fn client<S: Tested>() -> Client<S> {
+fn client(tested: Tested) -> Client {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    Client::of(32, dir, move || Ok(S::at(&path, &support::config())))
+    let mut client = Client::of(32, dir, move || Ok(Tested::at(&path, &support::config())));
+    client.tested = tested;
+    client
 }
 
-impl<S: Tested> Client<S> {
+impl Client {
     /// Sends it, and its end with the bytes of its memory.
     fn run(&mut self, asked: Submission) -> (Result<u32, Failure>, Vec<u8>) {
         self.send(&asked.encode());
@@ -57,8 +60,8 @@ impl<S: Tested> Client<S> {
     }
 }
 
-fn what_was_written_is_read<S: Tested>() {
-    let mut client = client::<S>();
+fn what_was_written_is_read(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     let write = client.write(1, handle, 7);
     let safe = Submission {
@@ -90,8 +93,8 @@ fn what_was_written_is_read<S: Tested>() {
     client.close();
 }
 
-fn a_range_is_discarded_and_zeroed<S: Tested>() {
-    let mut client = client::<S>();
+fn a_range_is_discarded_and_zeroed(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     for (place, block) in [(1, 0), (2, 1), (3, 2), (4, 3)] {
         let write = client.write(place, handle, 7);
@@ -118,7 +121,7 @@ fn a_range_is_discarded_and_zeroed<S: Tested>() {
     assert_eq!(cached, Err(Failure::NoCache));
     let askew = ask(SegmentOp::Discard { offset: 1, len }, Mode::Direct);
     assert!(
-        matches!(askew, Err(Failure::Io(IoError::Misaligned { value: 1, .. }))) || S::GROWS && askew == Ok(0),
+        matches!(askew, Err(Failure::Io(IoError::Misaligned { value: 1, .. }))) || tested.grows() && askew == Ok(0),
         "{askew:?}"
     );
     let far = (BYTES, 3 << 40);
@@ -129,7 +132,7 @@ fn a_range_is_discarded_and_zeroed<S: Tested>() {
         },
         Mode::Direct,
     );
-    match S::GROWS {
+    match tested.grows() {
         true => assert_eq!(beyond, Ok(0), "there is nothing to give back"),
         false => assert_eq!(beyond, Err(Failure::Beyond { size: BYTES })),
     }
@@ -144,8 +147,8 @@ fn a_range_is_discarded_and_zeroed<S: Tested>() {
     client.close();
 }
 
-fn a_file_is_truncated_and_a_segment_is_not<S: Tested>() {
-    let mut client = client::<S>();
+fn a_file_is_truncated_and_a_segment_is_not(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     let write = client.write(1, handle, 7);
     assert_eq!(client.run(write).0, Ok(4096));
@@ -157,7 +160,7 @@ fn a_file_is_truncated_and_a_segment_is_not<S: Tested>() {
         };
         client.run(asked).0
     };
-    let told = |done| if S::GROWS { done } else { Err(Failure::NotAFile) };
+    let told = |done| if tested.grows() { done } else { Err(Failure::NotAFile) };
     let longer = SegmentOp::Allocate { offset: BYTES, len: 1 };
     assert_eq!(ask(longer, Durability::Data), told(Ok(0)));
     assert_eq!(
@@ -172,14 +175,14 @@ fn a_file_is_truncated_and_a_segment_is_not<S: Tested>() {
     );
     let read = client.read(6, handle);
     let (ended, bytes) = client.run(read);
-    let left = if S::GROWS { 10 } else { 4096 };
+    let left = if tested.grows() { 10 } else { 4096 };
     assert_eq!((ended, &bytes[..left]), (Ok(left as u32), &[7; 4096][..left]));
     client.close();
 }
 
 /// Also behind those that found no slot and were held.
-fn a_fence_ends_behind_the_writes_before_it<S: Tested>() {
-    let mut client = client::<S>();
+fn a_fence_ends_behind_the_writes_before_it(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     for place in 1..30 {
         let write = client.write(place, handle, 7);
@@ -202,8 +205,8 @@ fn a_fence_ends_behind_the_writes_before_it<S: Tested>() {
     client.close();
 }
 
-fn a_request_that_cannot_be_is_told_so<S: Tested>() {
-    let mut client = client::<S>();
+fn a_request_that_cannot_be_is_told_so(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     let stale = HandleWords {
         generation: handle.generation + 1,
@@ -230,15 +233,15 @@ fn a_request_that_cannot_be_is_told_so<S: Tested>() {
     }
     let write = client.write(1, handle, 1);
     let far = client.run(Submission { offset: BYTES, ..write }).0;
-    match S::GROWS {
+    match tested.grows() {
         true => assert_eq!(far, Ok(4096)),
         false => assert_eq!(far, Err(Failure::Beyond { size: BYTES })),
     }
     client.close();
 }
 
-fn a_closed_handle_is_stale_and_what_was_under_way_ends<S: Tested>() {
-    let mut client = client::<S>();
+fn a_closed_handle_is_stale_and_what_was_under_way_ends(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     // More than there are slots: some are held when the close comes.
     for place in 1..32 {
@@ -261,8 +264,8 @@ fn a_closed_handle_is_stale_and_what_was_under_way_ends<S: Tested>() {
     client.close();
 }
 
-fn more_than_there_are_slots_is_served<S: Tested>() {
-    let mut client = client::<S>();
+fn more_than_there_are_slots_is_served(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     assert!(support::config().slots < 32);
     for round in 0..4 {
@@ -286,8 +289,34 @@ fn more_than_there_are_slots_is_served<S: Tested>() {
     client.close();
 }
 
-fn a_command_for_nobody_changes_nothing<S: Tested>() {
-    let mut client = client::<S>();
+/// What there is nothing to do for, or what is refused, has ended as it began; its cancel comes behind the start of another.
+fn a_cancel_of_what_has_ended_at_once_ends_nothing_else(tested: Tested) {
+    let mut client = client(tested);
+    let handle = client.open();
+    let stale = HandleWords {
+        generation: handle.generation + 1,
+        ..handle
+    };
+    for (handle_of_first, ended) in [(handle, Ok(0)), (stale, Err(Failure::Stale))] {
+        let nothing = Submission {
+            handle: handle_of_first,
+            ..Submission::of(SegmentOp::Discard { offset: 0, len: 0 }, tag(1))
+        };
+        let write = client.write(2, handle, 7);
+        for asked in [nothing, write, Submission::new(Op::Cancel, tag(1))] {
+            client.push(&asked.encode());
+        }
+        client.publish();
+        let mut ends = [client.next().unwrap(), client.next().unwrap()];
+        ends.sort_by_key(|end| end.tag.index);
+        assert_eq!(ends.map(|end| end.result), [ended, Ok(4096)]);
+        drop(client.bytes(2));
+    }
+    client.close();
+}
+
+fn a_command_for_nobody_changes_nothing(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     // Nothing of that tag is under way, nor anything behind that handle.
     client.push(&Submission::new(Op::Cancel, tag(5)).encode());
@@ -305,8 +334,8 @@ fn a_command_for_nobody_changes_nothing<S: Tested>() {
     client.close();
 }
 
-fn the_end_gives_all_memory_back<S: Tested>() {
-    let mut client = client::<S>();
+fn the_end_gives_all_memory_back(tested: Tested) {
+    let mut client = client(tested);
     let handle = client.open();
     for place in 1..32 {
         let read = client.read(place, handle);

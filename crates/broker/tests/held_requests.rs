@@ -21,8 +21,8 @@ of_each! {
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A service every slot of which is with a hung device, for requests that were answered at their deadline.
-fn with_every_slot_stuck<S: Tested>(machine: &Machine) -> (Client<S>, HandleWords) {
-    let mut client: Client<S> = machine.client_of();
+fn with_every_slot_stuck(tested: Tested, machine: &Machine) -> (Client, HandleWords) {
+    let mut client = machine.client_of(tested);
     let handle = client.open();
     machine.hangs(true);
     let deadline = machine.after(SECOND);
@@ -41,16 +41,16 @@ fn with_every_slot_stuck<S: Tested>(machine: &Machine) -> (Client<S>, HandleWord
 }
 
 /// The end of the request at this place, which has its memory back.
-fn end_of<S: Tested>(client: &mut Client<S>, index: u32) -> Result<u32, Failure> {
+fn end_of(client: &mut Client, index: u32) -> Result<u32, Failure> {
     let ended = client.next().unwrap();
     assert_eq!(ended.tag, tag(index));
     assert!(client.connection.shared.exchange.take(index).is_some(), "no memory");
     ended.result
 }
 
-fn a_held_request_ends_at_its_deadline<S: Tested>() {
+fn a_held_request_ends_at_its_deadline(tested: Tested) {
     let machine = Machine::default();
-    let (mut client, handle) = with_every_slot_stuck::<S>(&machine);
+    let (mut client, handle) = with_every_slot_stuck(tested, &machine);
     let deadline = machine.after(100 * SECOND);
     let later = machine.after(200 * SECOND);
     let (first, second) = (client.read(9, handle), client.read(10, handle));
@@ -71,9 +71,9 @@ fn a_held_request_ends_at_its_deadline<S: Tested>() {
     client.goes_on(&machine, handle);
 }
 
-fn a_held_request_can_be_cancelled<S: Tested>() {
+fn a_held_request_can_be_cancelled(tested: Tested) {
     let machine = Machine::default();
-    let (mut client, handle) = with_every_slot_stuck::<S>(&machine);
+    let (mut client, handle) = with_every_slot_stuck(tested, &machine);
     for index in 9..=11 {
         let read = client.read(index, handle);
         client.send(&read.encode());
@@ -94,9 +94,9 @@ fn a_held_request_can_be_cancelled<S: Tested>() {
     client.goes_on(&machine, handle);
 }
 
-fn what_has_no_deadline_is_not_held_for_ever_by_what_was_answered<S: Tested>() {
+fn what_has_no_deadline_is_not_held_for_ever_by_what_was_answered(tested: Tested) {
     let machine = Machine::default();
-    let (mut client, handle) = with_every_slot_stuck::<S>(&machine);
+    let (mut client, handle) = with_every_slot_stuck(tested, &machine);
     // Nobody has waited for a slot until now, so this time is not counted.
     client.settle();
     machine.pass(100 * SECOND);
@@ -119,7 +119,7 @@ fn what_has_no_deadline_is_not_held_for_ever_by_what_was_answered<S: Tested>() {
     client.goes_on(&machine, handle);
 }
 
-impl<S: Tested> Client<S> {
+impl Client {
     /// The device is well again: every slot comes back, and the volume is given back in order.
     fn goes_on(mut self, machine: &Machine, handle: HandleWords) {
         machine.hangs(false);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use baio_broker::Connection;
 use baio_broker::control::{Command, Reply};
-use baio_broker::{Connection, Served};
 use baio_client::{Carrier, Unsynced};
 use baio_engine::{Arena, Doorbell, Memory};
-use baio_storage::{Core, Handle, Outcome, Result};
+use baio_storage::{Handle, Outcome, Result};
 use baio_words::entry::{HandleWords, Place, Tag};
 use baio_words::{Errno, RequestFault, SegmentOp};
 
@@ -35,7 +35,7 @@ pub(super) type Between = baio_client::Between<Carried>;
 impl Carried {
     /// A client of the service at the other end, and the service's thread. Whoever is the last to use it says
     /// [`stop`](baio_client::Client::stop) and joins.
-    pub(super) fn client(connection: Connection<Core>) -> (Client, JoinHandle<()>) {
+    pub(super) fn client(connection: Connection) -> (Client, JoinHandle<()>) {
         let Connection {
             shared,
             doorbell,
@@ -102,7 +102,7 @@ impl Carrier for Carried {
     }
 
     fn opened(answer: &Result<Reply>) -> Option<Handle> {
-        <Core as Served>::opened(answer)
+        answer.as_ref().ok()?.handle()
     }
 
     fn is_far(&self) -> bool {

@@ -146,7 +146,7 @@ fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
             };
             Ok(Reply::Count(done))
         }
-        Command::Status => Err(crate::on_core::no_broker(core)),
+        Command::Status => Err(crate::served::no_broker(core)),
         Command::DurableLsn(lsn) => core.set_durable_lsn(lsn).map(|()| Reply::Done),
         Command::SetLog { handle, log } => core.set_log(handle, log).map(|()| Reply::Done),
         Command::LogUsage(log) => {

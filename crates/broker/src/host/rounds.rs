@@ -15,7 +15,7 @@ use baio_storage::{Core, Result};
 
 use super::Broker;
 use crate::seat::{Other, answered, seat_of};
-use crate::served::Served;
+use crate::served;
 
 /// The poll of the set of sockets.
 const POLL_TAG: u64 = 1;
@@ -130,7 +130,7 @@ impl Broker {
     /// Posts what has ended, and answers what was asked.
     fn collect(&mut self) {
         let now = self.core.engine().now();
-        while let Some((completion, memory)) = Served::next_end(&mut self.core) {
+        while let Some((completion, memory)) = served::next_end(&mut self.core) {
             let (number, _) = seat_of(completion.tag);
             let Some(session) = self.sessions.get_mut(number as usize).and_then(Option::as_deref_mut) else {
                 continue;
@@ -258,7 +258,7 @@ impl Broker {
             },
             false => Wait::No,
         };
-        let ended = Served::turn(&mut self.core, wait)?;
+        let ended = served::turn(&mut self.core, wait)?;
         for &number in &self.awake {
             let session = self.sessions[number as usize].as_deref_mut();
             if let Some(open) = session.and_then(|session| session.open.as_mut()) {

@@ -9,11 +9,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use baio_engine::{Caching, Error, Memory, Time};
+use baio_storage::Core;
 use baio_words::entry::{Completion, Tag, Violation};
 use baio_words::{Failure, Handle, Mode, SegmentRequest};
 
 use super::{Border, Other, Ration, Seat, Stage, bytes_of, seat_of};
-use crate::served::{Served, tag_of};
+use crate::served::tag_of;
 
 /// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
 /// answered already, so that nothing the client does can free one. As long as the drop of a core waits for the kernel.
@@ -21,16 +22,16 @@ pub(crate) const HELD_PATIENCE: Duration = Duration::from_secs(30);
 
 impl<B: Border> Seat<B> {
     /// Starts a request, which is taken from the ration; back, when there is no slot for it.
-    pub(super) fn start<S: Served>(
+    pub(super) fn start(
         &mut self,
-        served: &mut S,
+        core: &mut Core,
         request: SegmentRequest<Memory>,
         ration: &mut Ration,
     ) -> Result<(), SegmentRequest<Memory>> {
         let (_, Tag { index, generation }) = seat_of(tag_of(request.tag));
         let writes = request.op.changes_bytes();
         let (bytes, is_cached) = (bytes_of(&request), request.mode == Mode::Cached);
-        let ticket = served.start(request)?;
+        let ticket = core.start(request)?;
         ration.requests -= 1;
         ration.device_bytes -= bytes;
         if is_cached {
@@ -40,7 +41,7 @@ impl<B: Border> Seat<B> {
             generation,
             ticket,
             cancelled: false,
-            since: served.engine().now(),
+            since: core.engine().now(),
             writes,
             bytes,
         };
@@ -61,7 +62,7 @@ impl<B: Border> Seat<B> {
     }
 
     /// Each request is cancelled once, however often the client asks: what a round does is bounded by what it takes.
-    pub(super) fn cancel<S: Served>(&mut self, served: &mut S, tag: Tag) -> Option<Other> {
+    pub(super) fn cancel(&mut self, core: &mut Core, tag: Tag) -> Option<Other> {
         match &mut self.stages[tag.index as usize] {
             Stage::Running {
                 generation,
@@ -70,7 +71,7 @@ impl<B: Border> Seat<B> {
                 ..
             } if *generation == tag.generation => {
                 *cancelled = true;
-                served.cancel(*ticket);
+                core.cancel(*ticket);
             }
             Stage::Held { generation, cancelled } if *generation == tag.generation => {
                 *cancelled = true;
@@ -83,7 +84,7 @@ impl<B: Border> Seat<B> {
     }
 
     /// Cancels all that is under way: the client has gone.
-    pub(crate) fn cancel_all<S: Served>(&mut self, served: &mut S) {
+    pub(crate) fn cancel_all(&mut self, core: &mut Core) {
         for stage in &mut self.stages {
             match stage {
                 Stage::Running {
@@ -92,7 +93,7 @@ impl<B: Border> Seat<B> {
                     ..
                 } => {
                     *cancelled = true;
-                    served.cancel(*ticket);
+                    core.cancel(*ticket);
                 }
                 Stage::Held { cancelled, .. } => *cancelled = true,
                 _ => {}
@@ -104,11 +105,11 @@ impl<B: Border> Seat<B> {
     }
 
     /// Starts what is held, as far as the ration goes. Says whether any was started.
-    pub(crate) fn start_held<S: Served>(&mut self, served: &mut S, ration: &mut Ration) -> bool {
+    pub(crate) fn start_held(&mut self, core: &mut Core, ration: &mut Ration) -> bool {
         let before = self.held.len();
         while self.held.front().is_some_and(|request| ration.allows(request)) {
             let Some(request) = self.held.pop_front() else { break };
-            if let Err(request) = self.start(served, request, ration) {
+            if let Err(request) = self.start(core, request, ration) {
                 self.held.push_front(request);
                 break;
             }
@@ -123,23 +124,23 @@ impl<B: Border> Seat<B> {
     }
 
     /// What was asked before the close is under way, also while it is held.
-    pub(crate) fn close_handle<S: Served>(&mut self, served: &mut S, handle: Handle) {
+    pub(crate) fn close_handle(&mut self, core: &mut Core, handle: Handle) {
         if !self.is_named(handle) {
-            served.close_handle(handle);
+            core.close_handle(handle);
         } else if !self.leaving.contains(&handle) {
             self.leaving.push(handle);
         }
     }
 
     /// The same for many, each of which is there once.
-    pub(crate) fn close_handles<S: Served>(&mut self, served: &mut S, mut handles: Vec<Handle>) {
+    pub(crate) fn close_handles(&mut self, core: &mut Core, mut handles: Vec<Handle>) {
         self.leaving.append(&mut handles);
         self.has_let_go = true;
-        self.close_leaving(served);
+        self.close_leaving(core);
     }
 
     /// Closes what no held request names any more.
-    pub(crate) fn close_leaving<S: Served>(&mut self, served: &mut S) {
+    pub(crate) fn close_leaving(&mut self, core: &mut Core) {
         if self.leaving.is_empty() || !std::mem::take(&mut self.has_let_go) {
             return;
         }
@@ -149,7 +150,7 @@ impl<B: Border> Seat<B> {
         leaving.retain(|handle| {
             let is_named = named.contains(handle);
             if !is_named {
-                served.close_handle(*handle);
+                core.close_handle(*handle);
             }
             is_named
         });

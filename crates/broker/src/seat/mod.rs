@@ -11,12 +11,13 @@ use std::collections::VecDeque;
 
 use baio_engine::{Memory, Time};
 use baio_ring::ring::{Cursor, Refused, Ring};
+use baio_storage::Core;
 use baio_words::entry::{
     COMPLETION_WORDS, Completion, HandleWords, Limits, Op, SUBMISSION_WORDS, Submission, Tag, Violation,
 };
 use baio_words::{Handle, Mode, SegmentRequest, Ticket};
 
-use crate::served::{Served, word_of};
+use crate::served::word_of;
 
 /// What lies between a client and its seat.
 pub(crate) trait Border {
@@ -197,7 +198,7 @@ impl<B: Border> Seat<B> {
     ///
     /// # Errors
     /// What no correct client submits.
-    pub(crate) fn take<S: Served>(&mut self, served: &mut S, ration: &mut Ration) -> Result<Option<Other>, Violation> {
+    pub(crate) fn take(&mut self, core: &mut Core, ration: &mut Ration) -> Result<Option<Other>, Violation> {
         let mut any = false;
         let mut other = None;
         while ration.entries > 0 && other.is_none() {
@@ -206,7 +207,7 @@ impl<B: Border> Seat<B> {
             ration.entries -= 1;
             any = true;
             let submission = Submission::decode(&raw, &self.limits)?;
-            other = self.take_one(served, &submission, ration)?;
+            other = self.take_one(core, &submission, ration)?;
         }
         if any {
             self.border.submissions().release(&self.submissions);
@@ -214,18 +215,18 @@ impl<B: Border> Seat<B> {
         Ok(other)
     }
 
-    fn take_one<S: Served>(
+    fn take_one(
         &mut self,
-        served: &mut S,
+        core: &mut Core,
         submission: &Submission,
         ration: &mut Ration,
     ) -> Result<Option<Other>, Violation> {
         let tag = submission.tag;
         match submission.op {
-            Op::Cancel => return Ok(self.cancel(served, tag)),
+            Op::Cancel => return Ok(self.cancel(core, tag)),
             Op::CloseHandle => {
                 if let Some(handle) = self.border.forget(submission.handle) {
-                    self.close_handle(served, handle);
+                    self.close_handle(core, handle);
                 }
             }
             Op::Control => {
@@ -242,7 +243,7 @@ impl<B: Border> Seat<B> {
                     self.vacate(tag.index);
                 })?;
                 let refused = match self.held.is_empty() && ration.allows(&request) {
-                    true => self.start(served, request, ration).err(),
+                    true => self.start(core, request, ration).err(),
                     false => Some(request),
                 };
                 if let Some(request) = refused {

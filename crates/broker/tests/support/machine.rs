@@ -18,20 +18,25 @@ impl Gate {
     }
 
     pub(crate) fn client(&self) -> Client {
-        self.client_of()
+        self.client_of(Tested::Segment)
     }
 
-    /// The client of a service around this, on this machine.
-    pub(crate) fn client_of<S: Tested>(&self) -> Client<S> {
+    /// The client of a service on this machine, for what is tested.
+    pub(crate) fn client_of(&self, tested: Tested) -> Client {
         let machine = self.clone();
-        Client::of(2 * SLOTS, tempfile::tempdir().unwrap(), move || {
+        let client = Client::of(2 * SLOTS, tempfile::tempdir().unwrap(), move || {
             let config = Config {
                 slots: 2 * SLOTS,
                 arena_bytes: 1 << 20,
                 ..Config::default()
             };
             let engine = Engine::with_backend(machine.backend(), &config).unwrap();
-            Ok(S::simulated(engine, &config))
-        })
+            Ok(Tested::simulated(engine, &config))
+        });
+        Client {
+            tested,
+            is_simulated: true,
+            ..client
+        }
     }
 }

@@ -13,15 +13,18 @@ use baio_broker::{Connection, Setup, start};
 use baio_engine::{Config, Memory};
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
-use baio_storage::{Core, Format, Identity};
+use baio_storage::{Core, Identity, Result};
 use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
 
 use tested::Tested;
 
 pub(crate) const PLACES: u32 = 3;
 
-pub(crate) struct Client<S: Tested = Core> {
-    pub(crate) connection: Connection<S>,
+pub(crate) struct Client {
+    pub(crate) connection: Connection,
+    /// What [`Client::open`] opens.
+    pub(crate) tested: Tested,
+    pub(crate) is_simulated: bool,
     pub(crate) submissions: Cursor,
     pub(crate) completions: Cursor,
     path: std::path::PathBuf,
@@ -36,33 +39,27 @@ pub(crate) fn config() -> Config {
     }
 }
 
-impl Client<Core> {
+impl Client {
     pub(crate) fn new() -> Client {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("volume.img");
-        let format = Format {
-            size_bytes: Some(4 << 20),
-            ..Format::default()
-        };
-        Core::format(&path, &format).unwrap();
-        let theirs = path.clone();
-        Client::of(PLACES, dir, move || Core::open(&theirs, &config()))
+        Client::of(PLACES, dir, move || Ok(Tested::at(&path, &config())))
     }
-}
 
-impl<S: Tested> Client<S> {
     /// The client of a service around what `make` makes.
     pub(crate) fn of(
         places: u32,
         dir: tempfile::TempDir,
-        make: impl FnOnce() -> Result<S, S::Error> + Send + 'static,
-    ) -> Client<S> {
+        make: impl FnOnce() -> Result<Core> + Send + 'static,
+    ) -> Client {
         let setup = Setup {
             identity: Identity::effective(),
             places,
         };
         Client {
             connection: start(setup, make).unwrap_or_else(|error| panic!("{error}")),
+            tested: Tested::Segment,
+            is_simulated: false,
             submissions: Cursor::default(),
             completions: Cursor::default(),
             path: dir.path().join("volume.img"),
@@ -111,7 +108,7 @@ impl<S: Tested> Client<S> {
         }
     }
 
-    pub(crate) fn answer(&mut self, command: S::Command) -> S::Answer {
+    pub(crate) fn answer(&mut self, command: Command) -> Result<Reply> {
         let tag = tag(0);
         let parcel = Parcel::Command(Box::new(command));
         assert!(self.connection.shared.exchange.put(0, parcel));
@@ -125,17 +122,17 @@ impl<S: Tested> Client<S> {
 
     /// What was sent before has been taken when this is answered.
     pub(crate) fn settle(&mut self) {
-        S::settle(self);
+        assert!(matches!(self.ask(Command::Info), Reply::Volume(_)));
     }
 
     /// Opens something of 64 KiB that can be written.
     pub(crate) fn open(&mut self) -> HandleWords {
-        S::open(self)
+        self.tested.open(self)
     }
 
     /// Closes what is served: the service must end.
     pub(crate) fn close(mut self) {
-        S::end(&mut self);
+        assert!(matches!(self.ask(Command::Close), Reply::Done));
         assert!(self.next().is_none());
     }
 
@@ -155,9 +152,7 @@ impl<S: Tested> Client<S> {
             ..Submission::new(Op::Read, tag(index))
         }
     }
-}
 
-impl Client<Core> {
     pub(crate) fn ask(&mut self, command: Command) -> Reply {
         self.answer(command).unwrap()
     }
