@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::Asked;
 use crate::find::Mutant;
-use crate::weave::TestBinary;
+use crate::weave::Story;
 
 enum End {
     Passed,
@@ -18,15 +18,19 @@ enum End {
     TooLong,
 }
 
-fn run(test: &TestBinary, on: u32, seen: Option<&Path>, limit: Duration) -> End {
+fn run(story: &Story, on: u32, seen: Option<&Path>, limit: Duration) -> End {
     use std::os::unix::process::CommandExt;
-    let mut command = Command::new(&test.program);
+    let mut command = Command::new(&story.program);
     command
-        .current_dir(&test.folder)
+        .args(&story.tests)
+        .current_dir(&story.folder)
         .env("BAIO_MUTANT", on.to_string())
         .env("RUST_BACKTRACE", "0");
     command.env("PROPTEST_FAILURE_PERSISTENCE", "off").process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if !story.tests.is_empty() {
+        command.arg("--exact");
+    }
     if let Some(seen) = seen {
         command.env("BAIO_MUTANT_SEEN", seen);
     }
@@ -52,7 +56,7 @@ fn run(test: &TestBinary, on: u32, seen: Option<&Path>, limit: Duration) -> End 
 }
 
 /// Turns the mutants on one by one.
-pub fn hunt(place: &Path, sample: &[Mutant], tests: &[TestBinary], asked: &Asked) -> Result<(), String> {
+pub fn hunt(place: &Path, sample: &[Mutant], tests: &[Story], asked: &Asked) -> Result<(), String> {
     let judged = if asked.lives { judged(place)? } else { HashMap::new() };
     let (reach, took) = survey(place, tests, asked.longest)?;
     let next = AtomicUsize::new(0);
@@ -107,7 +111,7 @@ fn judged(place: &Path) -> Result<HashMap<String, String>, String> {
 
 fn judge(
     mutant: &Mutant,
-    tests: &[TestBinary],
+    tests: &[Story],
     reach: &HashMap<u32, BTreeSet<usize>>,
     took: &[Duration],
 ) -> (&'static str, String) {
@@ -120,8 +124,8 @@ fn judge(
         let limit = took[at] * 6 + Duration::from_secs(20);
         match run(&tests[at], mutant.id, None, limit) {
             End::Passed => {}
-            End::Failed => return ("killed", format!("{}::{}", tests[at].package, tests[at].name)),
-            End::TooLong => return ("hangs", format!("{}::{}", tests[at].package, tests[at].name)),
+            End::Failed => return ("killed", tests[at].name.clone()),
+            End::TooLong => return ("hangs", tests[at].name.clone()),
         }
     }
     ("LIVES", String::new())
@@ -131,7 +135,7 @@ fn judge(
 #[allow(clippy::type_complexity)]
 fn survey(
     place: &Path,
-    tests: &[TestBinary],
+    tests: &[Story],
     longest: Duration,
 ) -> Result<(HashMap<u32, BTreeSet<usize>>, Vec<Duration>), String> {
     let mut reach: HashMap<u32, BTreeSet<usize>> = HashMap::new();
@@ -144,14 +148,11 @@ fn survey(
         match run(test, 0, Some(&seen), longest) {
             End::Passed => {}
             End::Failed => {
-                println!(
-                    "left out, it fails with nothing changed: {}::{}",
-                    test.package, test.name
-                );
+                println!("left out, it fails with nothing changed: {}", test.name);
                 continue;
             }
             End::TooLong => {
-                println!("left out, longer than {longest:?}: {}::{}", test.package, test.name);
+                println!("left out, longer than {longest:?}: {}", test.name);
                 continue;
             }
         }
@@ -162,6 +163,6 @@ fn survey(
         }
     }
     let whole: Duration = took.iter().sum();
-    println!("{} test binaries, {whole:?} in all", tests.len());
+    println!("{} stories, {whole:?} in all", tests.len());
     Ok((reach, took))
 }

@@ -10,11 +10,11 @@
 //! cargo run --release --manifest-path mutants/Cargo.toml -- --changed-since REV           every mutant of lines changed since
 //! ```
 //!
-//! `--longest 15` leaves out test binaries that run longer; `--lives` then asks the others about those that lived, or new tests.
+//! `--longest 15` leaves out stories that run longer; `--lives` then asks the others about those that lived, or new tests.
 //!
-//! Steps: `find` the mutants, take the sample, `weave` it into `target/mutants/tree`, build the tests there, run every test
-//! binary once with all mutants off to see which mutants it reaches and how long it takes, then `hunt`: turn one mutant on,
-//! run the binaries that reach it, quickest first, until one fails. The table goes to `target/mutants/result.tsv`.
+//! Steps: `find` the mutants, take the sample, `weave` it into `target/mutants/tree`, build the tests there, run every story
+//! (a test binary, or a module of one) once with all mutants off to see which mutants it reaches and how long it takes, then
+//! `hunt`: turn one mutant on, run the stories that reach it, quickest first, until one fails. The table goes to `target/mutants/result.tsv`.
 
 mod find;
 mod hunt;

@@ -6,12 +6,39 @@ use std::process::Command;
 
 use crate::find::{Change, Mutant};
 
-/// A test binary, and where it must stand to run.
-pub struct TestBinary {
+/// The tests of one story, which may be a test binary or a module of one, and where the binary must stand to run.
+#[derive(Clone)]
+pub struct Story {
     pub name: String,
-    pub package: String,
     pub program: PathBuf,
     pub folder: PathBuf,
+    /// Those to run; all if there are none.
+    pub tests: Vec<String>,
+}
+
+impl Story {
+    /// The stories of a binary, one a module: some end in an instant, and others beside them take minutes.
+    fn apart(self) -> Result<Vec<Story>, String> {
+        let listed = Command::new(&self.program)
+            .current_dir(&self.folder)
+            .args(["--list", "--format=terse"])
+            .output()
+            .map_err(|e| format!("{}: {e}", self.name))?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let mut stories = BTreeMap::<String, Vec<String>>::new();
+        for test in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+            let Some((module, _)) = test.split_once("::") else {
+                return Ok(vec![self]);
+            };
+            stories.entry(module.into()).or_default().push(test.into());
+        }
+        let apart = stories.into_iter().map(|(module, tests)| Story {
+            name: format!("{}::{module}", self.name),
+            tests,
+            ..self.clone()
+        });
+        Ok(apart.collect())
+    }
 }
 
 /// What each mutated crate asks: is this one on? With `BAIO_MUTANT_SEEN` set, who asks is written down instead.
@@ -43,7 +70,7 @@ pub mod mutant {
 "#;
 
 /// Weaves the sample and builds the tests; mutants that the compiler refuses are taken out of the sample.
-pub fn build(root: &Path, place: &Path, sample: &mut Vec<Mutant>, again: bool) -> Result<Vec<TestBinary>, String> {
+pub fn build(root: &Path, place: &Path, sample: &mut Vec<Mutant>, again: bool) -> Result<Vec<Story>, String> {
     for (at, mutant) in sample.iter_mut().enumerate() {
         mutant.id = at as u32 + 1;
     }
@@ -245,7 +272,7 @@ impl Weaver<'_> {
 }
 
 /// Builds the tests; the second part is where the compiler objected.
-fn compile(tree: &Path) -> Result<(Vec<TestBinary>, BTreeSet<(String, usize)>), String> {
+fn compile(tree: &Path) -> Result<(Vec<Story>, BTreeSet<(String, usize)>), String> {
     let packages = [
         "baio-words",
         "baio-memory",
@@ -290,12 +317,17 @@ fn compile(tree: &Path) -> Result<(Vec<TestBinary>, BTreeSet<(String, usize)>), 
             let folder = Path::new(message["manifest_path"].as_str().unwrap_or(""))
                 .parent()
                 .unwrap_or(tree);
-            tests.push(TestBinary {
-                name: message["target"]["name"].as_str().unwrap_or("").to_string(),
-                package: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            let package = folder.file_name().unwrap_or_default().to_string_lossy();
+            let binary = Story {
+                name: format!("{package}::{}", message["target"]["name"].as_str().unwrap_or("")),
                 program: program.into(),
                 folder: folder.to_path_buf(),
-            });
+                tests: Vec::new(),
+            };
+            match message["target"]["kind"][0] == "test" {
+                true => tests.extend(binary.apart()?),
+                false => tests.push(binary),
+            }
         }
     }
     if !output.status.success() && bad.is_empty() {

@@ -22,7 +22,7 @@ const HEADERS: [usize; 2] = [0, 4096];
 /// Behind them lie the batches.
 const DATA: usize = 8192;
 
-/// A log that the storage's tests keep (`crates/storage/tests/log_format.rs`): its bytes.
+/// A log that the storage's tests keep (`crates/storage/tests/log/format.rs`): its bytes.
 fn image(name: &str) -> Vec<u8> {
     let path = format!(
         "{}/../storage/tests/log_images/version-1-{name}.hex",

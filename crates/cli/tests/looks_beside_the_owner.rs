@@ -2,7 +2,7 @@
 //! error, and never tell of a state that did not exist, unless as torn.
 //!
 //! The owner is this test's own program, run again. It takes a fixed walk, of which every state can be told from all that never
-//! were: see [`OWNER`] and [`wrong`]. (`crates/storage/tests/looks_beside_the_owner.rs` does the same within one process.)
+//! were: see [`OWNER`] and [`wrong`]. (`crates/storage/tests/owners/looks_beside_the_owner.rs` does the same within one process.)
 
 mod support;
 

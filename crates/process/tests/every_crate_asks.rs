@@ -1,6 +1,6 @@
 //! The claim: the lint that keeps threads and descriptors to one way is denied by every crate that runs in somebody's process; and what is sent
 //! to a socket never ends a process: SIGPIPE is for nobody. And nothing goes by a path through /proc, which a container may not have, where there is
-//! another way.
+//! another way. No story of a theme's tests is left out of its binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -147,4 +147,35 @@ fn whatever_is_sent_raises_no_signal() {
         }
     }
     assert!(sends >= 5, "only {sends} were found");
+}
+
+/// A file that no `mod` names is compiled by nobody, and says nothing.
+#[test]
+fn every_story_is_part_of_its_theme() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let below = |path: PathBuf| {
+        fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+    };
+    let (mut stories, mut left_out) = (0, Vec::new());
+    for theme in below(crates).flat_map(|member| below(member.join("tests"))) {
+        let Ok(told) = fs::read_to_string(theme.join("main.rs")) else {
+            continue;
+        };
+        for path in below(theme.clone()) {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_module = path.extension().is_some_and(|end| end == "rs") || path.join("mod.rs").is_file();
+            if is_module && name != "main" {
+                stories += 1;
+                let named = format!("mod {name};");
+                if !told.lines().any(|line| line.trim_start_matches("pub ") == named) {
+                    left_out.push(path);
+                }
+            }
+        }
+    }
+    assert!(stories > 100, "only {stories} were found");
+    assert_eq!(left_out, Vec::<PathBuf>::new());
 }

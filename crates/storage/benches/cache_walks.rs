@@ -2,7 +2,7 @@
 //! its turn, by the number of objects.
 //!
 //! `cargo bench -p baio-storage --bench cache_walks` prints CPU time, the best of some rounds. The same is held by counters in
-//! `tests/cache_reservations.rs` and `tests/cache_many_objects.rs`.
+//! `tests/cache/reservations.rs` and `tests/cache/many_objects.rs`.
 
 use baio_engine::{Arena, Durability, Memory, Time};
 use baio_storage::cache::eviction::Hint;

@@ -2,7 +2,7 @@
 //! see the model too. They are compiled in only with `--cfg baio_seeded_bugs`, which this test sets for a build of its own; the
 //! environment names the one that is out (`seeded_bug` in `src/lib.rs`).
 //!
-//! It builds the storage crate and three of its tests once more: a minute or two, so it is not run unless asked for:
+//! It builds the storage crate and its test binary of the log once more: a minute or two, so it is not run unless asked for:
 //!
 //!     cargo test -p baio-storage --test log_planted -- --ignored
 
@@ -49,10 +49,10 @@ const FALLBACK: &str = "an_epoch_falls_back_to_either_copy_of_the_header";
 
 fn file_of(test: &str) -> &'static str {
     match test {
-        MODEL => "log_model",
-        "a_record_that_is_a_batch_is_none" => "log_forged",
-        FALLBACK => "log_epochs",
-        _ => "log_crashes",
+        MODEL => "log/model",
+        "a_record_that_is_a_batch_is_none" => "log/forged",
+        FALLBACK => "log/epochs",
+        _ => "log/crashes",
     }
 }
 

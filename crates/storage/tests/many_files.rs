@@ -2,17 +2,15 @@
 //! last handle, its pages with them; and when there are none left, that is told with what to do about it.
 
 mod harness;
-#[path = "harness/through_cache.rs"]
-mod through_cache;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use baio_engine::{Caching, Create, Descriptions, Memory, Open, Wait};
 use baio_storage::{Core, Error, Handle, Mode, SegmentOp, SegmentRequest, Ticket};
+use harness::through_cache::{self, cache_of, end, got};
 use harness::{run, start};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use through_cache::{cache_of, end, got};
 
 const FILES: usize = 2000;
 

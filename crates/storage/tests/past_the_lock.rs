@@ -3,8 +3,6 @@
 //! is not alone after all notices it before it writes a superblock, and a snapshot that lacks what the other one made.
 
 mod harness;
-#[path = "harness/images.rs"]
-mod images;
 
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +10,9 @@ use std::process::Command;
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::{Core, CreateOptions, Fault, Format, check_simulated};
+use harness::images;
 use harness::loop_device::Loop;
-use harness::{BLOCK, ME, ROOT, config, create, format, open, open_simulated, open_write, simulated_disk, tell, write};
+use harness::{BLOCK, ME, ROOT, config, create, format, open, open_simulated, open_write, simulated_disk, skip, write};
 
 /// Runs something in a forked child, which leaves without the parent's exit handlers; its status.
 #[allow(unsafe_code)]
@@ -84,7 +83,7 @@ fn a_loop_device_over_the_file_is_the_same_volume() {
     format(&path, 2 << 20);
     let device = match Loop::over(&path) {
         Ok(device) => device,
-        Err(why) => return tell(&format!("SKIPPED: no loop device: {why}")),
+        Err(why) => return skip(&format!("no loop device: {why}")),
     };
     let other = Loop::over(&path).unwrap();
     // Whoever comes first, by whatever name, is the owner.

@@ -1,10 +1,10 @@
-//! The rules that `cache_races.rs` names are taken out of the code one at a time, and the test of each must fail then; and so
-//! must the model of `cached_core_model.rs`, which knows none of them, for those that it can see; and `requests_end_at_every_step.rs` for
+//! The rules that `cache/races.rs` names are taken out of the code one at a time, and the test of each must fail then; and so
+//! must the model of `cache/any_mix.rs`, which knows none of them, for those that it can see; and `requests/end_at_every_step.rs` for
 //! two that it found. They are
 //! compiled in only with `--cfg baio_seeded_bugs`, which this test sets for a build of its own; the environment names the one
 //! that is out (`seeded_bug` in `src/lib.rs`).
 //!
-//! It builds the storage crate and its races once more: a minute or two, so it is not run unless asked for:
+//! It builds the storage crate and two of its test binaries once more: a minute or two, so it is not run unless asked for:
 //!
 //!     cargo test -p baio-storage --test planted_races -- --ignored
 
@@ -118,17 +118,17 @@ const MODEL: &str = "any_mix_through_a_core_agrees_with_an_array";
 
 fn file_of(test: &str) -> &'static str {
     match test {
-        MODEL => "cached_core_model",
-        "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
-        test if test.starts_with("a_cold_read_") => "cache_bypass",
+        MODEL => "cache/any_mix",
+        "beside_nothing" | "beside_a_move" => "requests/end_at_every_step",
+        test if test.starts_with("a_cold_read_") => "cache/bypass",
         "a_page_never_goes_out_before_the_log_of_its_own_gate" | "no_mix_of_logs_writes_a_page_before_its_own" => {
-            "cache_gates"
+            "cache/gates"
         }
-        "with_a_buffer_pool" => "cache_model",
-        "a_page_shows_no_bytes_that_it_never_had" => "cache_write_through",
-        "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy" => "cache_lend",
+        "with_a_buffer_pool" => "cache/model",
+        "a_page_shows_no_bytes_that_it_never_had" => "cache/write_through",
+        "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy" => "cache/lend",
         test if test.starts_with("volume::") => planted::LIB,
-        _ => "cache_races",
+        _ => "cache/races",
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use baio_engine::{Choice, Engine};
 use baio_storage::{CheckReport, Core, Format, Identity, Repair};
 use harness::loop_device::Loop;
-use harness::{Random, child, format, role};
+use harness::{Random, TestName, child, format, role};
 use sigkill::child::{config_of, open_only, work};
 use sigkill::model::Model;
 
@@ -61,7 +61,7 @@ fn is_child() -> bool {
 }
 
 /// Runs a child until it is killed; returns what it said.
-fn kill_one(test: &str, role: Role<'_>, random: &mut Random) -> Vec<String> {
+fn kill_one(test: TestName, role: Role<'_>, random: &mut Random) -> Vec<String> {
     let mut child = child(test, &role.words()).stdin(Stdio::null()).spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
     let (opened, is_open) = channel();
@@ -166,7 +166,7 @@ fn backends() -> Vec<Choice> {
         .collect()
 }
 
-fn kill_many(test: &str, path: &Path) {
+fn kill_many(test: TestName, path: &Path) {
     let rounds = std::env::var("BAIO_KILLS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let backends = backends();
     let mut model = Model::default();
@@ -220,7 +220,7 @@ fn acknowledged_work_in_a_file_survives_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
     format(&path, BYTES);
-    kill_many("acknowledged_work_in_a_file_survives_sigkill", &path);
+    kill_many(TestName::of(acknowledged_work_in_a_file_survives_sigkill), &path);
 }
 
 #[test]
@@ -234,5 +234,8 @@ fn acknowledged_work_on_a_block_device_survives_sigkill() {
         return;
     };
     Core::format(&device.0, &Format::default()).unwrap();
-    kill_many("acknowledged_work_on_a_block_device_survives_sigkill", &device.0);
+    kill_many(
+        TestName::of(acknowledged_work_on_a_block_device_survives_sigkill),
+        &device.0,
+    );
 }

@@ -1,7 +1,5 @@
 //! Changing a volume's inodes by hand, as a broken program or a crash would leave them: right images with wrong numbers.
 
-#![allow(dead_code)] // Every test file uses its own part of this.
-
 use baio_engine::sim::Disk;
 use baio_storage::segment::bucket::{BucketId, Pair};
 use baio_storage::segment::inode::{INODE_BYTES, Inode, InodeState};
@@ -10,7 +8,7 @@ use baio_storage::segment::page::{self, PageRead};
 use baio_storage::segment::probe::SlotAddress;
 use baio_storage::segment::superblock::Superblock;
 
-use super::harness::BLOCK;
+use super::BLOCK;
 
 pub(crate) fn superblock(disk: &Disk) -> Superblock {
     let mut page = [0; BLOCK];

@@ -1,8 +1,6 @@
 //! Segments of which every block is known, random requests on them whose outcomes are, and volumes to have them on: on the
 //! simulated machine and in real files.
 
-#![allow(dead_code)] // Every test file uses its own part of this.
-
 use std::path::PathBuf;
 
 use baio_engine::sim::{Disk, Flash, Profile};

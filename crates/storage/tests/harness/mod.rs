@@ -1,10 +1,15 @@
 //! What the tests of the volume share: short words for requests, children that can be killed, and a device that can be
 //! told to be slow or to fail.
 
-#![allow(dead_code)] // Every test file uses its own part of this.
+#![allow(dead_code)] // Every theme uses its own part of this.
 
-pub(crate) mod late_device;
+pub(crate) mod image_text;
+pub(crate) mod images;
+pub(crate) mod known;
 pub(crate) mod loop_device;
+#[path = "../../../../tests/test_name.rs"]
+mod test_name;
+pub(crate) mod through_cache;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -19,6 +24,8 @@ use baio_storage::{
     Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket,
     format_simulated,
 };
+
+pub(crate) use test_name::TestName;
 
 pub(crate) const ME: Identity = Identity::new(1000, 1000);
 pub(crate) const STRANGER: Identity = Identity::new(1001, 1001);
@@ -121,8 +128,13 @@ impl Random {
         word ^ (word >> 31)
     }
 
+    /// Below 0 there is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.next() % end.max(1)
+    }
+
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
+        many > 0 && self.below(many) == 0
     }
 
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
@@ -140,15 +152,15 @@ pub(crate) fn role() -> Option<String> {
 
 /// This test binary again, to run one of its tests as a child. Stderr is its line to the parent: unlike stdout, the test
 /// runner writes nothing there by itself.
-pub(crate) fn child(test: &str, role: &str) -> Command {
+pub(crate) fn child(test: TestName, role: &str) -> Command {
     child_at(&std::env::current_exe().unwrap(), test, role)
 }
 
 /// The same of a copy of it.
-pub(crate) fn child_at(program: &Path, test: &str, role: &str) -> Command {
+pub(crate) fn child_at(program: &Path, test: TestName, role: &str) -> Command {
     let mut command = Command::new(program);
     command
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .args([test.0, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

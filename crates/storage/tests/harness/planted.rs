@@ -7,15 +7,19 @@ use std::process::{Command, Output};
 #[path = "../../../../tests/part.rs"]
 mod part;
 
-/// A bug, the file of the test that must say so ([`LIB`] for one that stands beside its code), and the test.
+/// A bug, the story of the test that must say so as THEME/FILE ([`LIB`] for one that stands beside its code), and the test.
 pub(crate) type Bug = (&'static str, &'static str, &'static str);
 
 pub(crate) const LIB: &str = "lib";
 
-fn target_of(file: &str) -> Vec<&str> {
-    match file {
-        LIB => vec!["--lib"],
-        file => vec!["--test", file],
+/// What cargo is told, and the name that the test has there.
+fn target_of<'a>(file: &'a str, test: &str) -> (Vec<&'a str>, String) {
+    match file.split_once('/') {
+        Some((theme, story)) => (vec!["--test", theme], format!("{story}::{test}")),
+        None => {
+            assert_eq!(file, LIB);
+            (vec!["--lib"], test.to_owned())
+        }
     }
 }
 
@@ -33,10 +37,10 @@ impl Build<'_> {
             .env("RUSTFLAGS", "--cfg baio_seeded_bugs");
     }
 
-    fn make(&self, files: BTreeSet<&str>) {
+    fn make(&self, targets: BTreeSet<Vec<&str>>) {
         let mut build = Command::new(env!("CARGO"));
         self.cargo_test(&mut build);
-        build.args(files.into_iter().flat_map(target_of));
+        build.args(targets.into_iter().flatten());
         assert!(build.arg("--no-run").status().unwrap().success());
     }
 
@@ -45,9 +49,10 @@ impl Build<'_> {
         let mut command = Command::new("timeout");
         command.args(["60", env!("CARGO")]);
         self.cargo_test(&mut command);
+        let (target, test) = target_of(file, test);
         command
-            .args(target_of(file))
-            .args(["--", "--exact", test])
+            .args(target)
+            .args(["--", "--exact", &test])
             .env("BAIO_SEEDED_BUG", bug)
             .envs(self.environment.iter().copied());
         command.output().unwrap()
@@ -59,7 +64,7 @@ pub(crate) fn are_found(bugs: &[Bug], environment: &[(&str, &str)]) {
     let bugs = part::ours(bugs);
     let target = &Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
     let build = Build { target, environment };
-    build.make(bugs.iter().map(|(_, file, _)| *file).collect());
+    build.make(bugs.iter().map(|(_, file, test)| target_of(file, test).0).collect());
     let tests: BTreeSet<(&str, &str)> = bugs.iter().map(|(_, file, test)| (*file, *test)).collect();
     for (file, test) in tests {
         let honest = build.run("", file, test);

@@ -1,7 +1,5 @@
 //! Short words for requests through the page cache and beside it.
 
-#![allow(dead_code)] // Every test file uses its own part of this.
-
 use std::task::Poll;
 
 use baio_engine::sim::{Disk, Flash, Profile};
@@ -9,7 +7,7 @@ use baio_engine::{Durability, Wait};
 use baio_storage::cache::CacheConfig;
 use baio_storage::{Core, Error, Format, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
 
-use super::harness::{self, BLOCK, start};
+use crate::harness::{self, BLOCK, start};
 
 pub(crate) const B: u64 = BLOCK as u64;
 

@@ -1,0 +1,479 @@
+//! The promise: whatever fails half-way, no operation hangs, no block and no place in a table leaks, and what was told to
+//! the caller is what the next open finds ("the first failed metadata write latches"; states let operations resume).
+//!
+//! The device is simulated: it answers late, or says EIO although it did what was asked, or its backend breaks for a turn.
+
+use baio_engine::sim::{Fault as Sick, Faults, Trigger};
+use baio_engine::{Config, Wait};
+use baio_storage::segment::layout::SLOTS_PER_BUCKET;
+use baio_storage::segment::name::{Key, SegmentName};
+use baio_storage::segment::superblock::Superblock;
+use baio_storage::{Access, Core, CreateOptions, Fault, Format, ResizeOptions, SegmentInfo};
+
+use crate::harness::{
+    BLOCK, ME, config, create, open_moody, open_simulated, open_write, read, run, simulated_disk, start, sync_request,
+    write, write_request,
+};
+
+fn small() -> Format {
+    Format {
+        size_bytes: Some(8 << 20),
+        ..Format::default()
+    }
+}
+
+/// Free blocks and the segments' reserves are the whole volume.
+fn assert_nothing_leaked(core: &mut Core) -> Vec<SegmentInfo> {
+    let segments = core.list(ME).unwrap();
+    let info = core.volume_info().unwrap();
+    let used: u64 = segments.iter().map(|segment| segment.reserve_bytes).sum();
+    assert_eq!(info.free_bytes + used, info.size_bytes, "{segments:?}");
+    assert_eq!(info.segments, segments.len() as u64);
+    segments
+}
+
+/// Every request of a create, in turn, fails with EIO although the device did it.
+#[test]
+fn a_create_that_fails_at_any_request_leaks_nothing() {
+    let (mut failed, mut mended) = (0, 0);
+    for at in 0.. {
+        let disk = simulated_disk(&small());
+        let (mut core, whims) = open_moody(&disk, &config());
+        create(&mut core, "before", 1 << 20);
+        let seen = whims.borrow().seen;
+        whims.borrow_mut().fail_from = Some(seen + at);
+        whims.borrow_mut().fail_count = 1;
+        let arena = core.engine().arena().free_bytes();
+        let made = core.create(ME, ME.uid, "new", &CreateOptions::of_size(3 << 20));
+        let reached = whims.borrow().seen > seen + at;
+        whims.borrow_mut().fail_from = None;
+        assert_eq!(
+            core.engine().arena().free_bytes(),
+            arena,
+            "request {at}: memory is lost"
+        );
+        if !reached {
+            made.unwrap();
+            break;
+        }
+        failed += 1;
+        let there = match made {
+            // A page of the table that cannot be read has its mirror.
+            Ok(_) => {
+                mended += 1;
+                3
+            }
+            Err(error) => {
+                assert_eq!(error.code(), "EIO", "request {at}: {error}");
+                2
+            }
+        };
+        // Not in doubt: the failure came before the record, so all is as before. In doubt: nothing more is changed.
+        let again = core.create(ME, ME.uid, "other", &CreateOptions::of_size(BLOCK as u64));
+        match again {
+            Ok(_) => assert_eq!(assert_nothing_leaked(&mut core).len(), there, "request {at}"),
+            Err(error) => assert_eq!(error.code(), "EPOISONED", "request {at}: {error}"),
+        }
+        let _ = core.close();
+        let mut core = open_simulated(&disk);
+        assert_nothing_leaked(&mut core);
+        let handle = open_write(&mut core, "before");
+        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), vec![0; BLOCK]);
+        core.close().unwrap();
+    }
+    assert!(
+        failed >= 7,
+        "look, zeroes, flush, table, mirror, read-back: {failed} requests only"
+    );
+    assert_eq!(mended, 1, "the look-up");
+}
+
+#[test]
+fn a_delete_that_fails_at_any_request_leaks_nothing() {
+    for at in 0.. {
+        let disk = simulated_disk(&small());
+        let (mut core, whims) = open_moody(&disk, &config());
+        create(&mut core, "doomed", 1 << 20);
+        let handle = open_write(&mut core, "doomed");
+        let seen = whims.borrow().seen;
+        whims.borrow_mut().fail_from = Some(seen + at);
+        whims.borrow_mut().fail_count = 1;
+        let gone = core.delete(ME, ME.uid, "doomed");
+        let reached = whims.borrow().seen > seen + at;
+        whims.borrow_mut().fail_from = None;
+        if !reached {
+            gone.unwrap();
+            assert!(matches!(
+                write(&mut core, handle, 0, &[1; BLOCK]).unwrap_err().fault,
+                Fault::Stale
+            ));
+            break;
+        }
+        let again = match gone {
+            // A page of the table that cannot be read has its mirror.
+            Ok(gone) => Ok(gone),
+            Err(error) => {
+                assert_eq!(error.code(), "EIO");
+                core.delete(ME, ME.uid, "doomed")
+            }
+        };
+        match again {
+            Ok(_) => assert_eq!(assert_nothing_leaked(&mut core).len(), 0, "request {at}"),
+            Err(error) => {
+                assert_eq!(error.code(), "EPOISONED", "request {at}: {error}");
+                // Neither gone nor there: no request may reach its blocks.
+                assert!(write(&mut core, handle, 0, &[1; BLOCK]).is_err(), "request {at}");
+            }
+        }
+        core.close().unwrap();
+        assert_nothing_leaked(&mut open_simulated(&disk));
+    }
+}
+
+/// A volume whose last record is in doubt is not marked as closed cleanly, so the next open heals it.
+#[test]
+fn the_first_failed_record_latches_until_the_next_open() {
+    // One that moves no byte and gives no reason has failed, too.
+    for stall in [false, true] {
+        a_failed_record_latches(stall);
+    }
+}
+
+fn a_failed_record_latches(stall: bool) {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "before", 1 << 20);
+    let handle = open_write(&mut core, "before");
+    core.delete(ME, ME.uid, "nobody").unwrap_err();
+    // Of a create: look, zero, flush, look, table; the table fails.
+    let seen = whims.borrow().seen;
+    whims.borrow_mut().fail_from = Some(seen + 4);
+    whims.borrow_mut().fail_count = 1;
+    whims.borrow_mut().stall = stall;
+    let torn = core.create(ME, ME.uid, "torn", &CreateOptions::of_size(BLOCK as u64));
+    assert_eq!(torn.unwrap_err().code(), "EIO");
+    let refused = core
+        .create(ME, ME.uid, "next", &CreateOptions::of_size(BLOCK as u64))
+        .unwrap_err();
+    assert!(matches!(refused.fault, Fault::Latched), "{refused}");
+    assert!(refused.cure().unwrap().contains("open it again"));
+    assert!(matches!(
+        core.delete(ME, ME.uid, "before").unwrap_err().fault,
+        Fault::Latched
+    ));
+    // Data goes on.
+    write(&mut core, handle, 0, &[3; BLOCK]).unwrap();
+    core.close().unwrap();
+    let mut page = [0; BLOCK];
+    disk.read(0, &mut page);
+    assert!(
+        !Superblock::decode(&page, 0).unwrap().is_clean(),
+        "the next open would not heal"
+    );
+    let mut core = open_simulated(&disk);
+    assert_nothing_leaked(&mut core);
+    create(&mut core, "next", BLOCK as u64);
+    let handle = open_write(&mut core, "before");
+    assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), vec![3; BLOCK]);
+}
+
+/// A flush that fails takes every later sync with it, and the close: nobody is told "safe" by repeating it.
+#[test]
+fn a_failed_sync_poisons_the_later_ones_and_the_clean_close() {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "a", 1 << 20);
+    let handle = open_write(&mut core, "a");
+    let seen = whims.borrow().seen;
+    whims.borrow_mut().fail_from = Some(seen);
+    whims.borrow_mut().fail_count = 1;
+    assert_eq!(run(&mut core, sync_request(handle)).result.unwrap_err().code(), "EIO");
+    let again = run(&mut core, sync_request(handle)).result.unwrap_err();
+    assert_eq!(again.code(), "EPOISONED");
+    let made = core.create(ME, ME.uid, "b", &CreateOptions::of_size(BLOCK as u64));
+    assert_eq!(made.unwrap_err().code(), "EPOISONED");
+    assert_nothing_leaked(&mut core);
+    assert_eq!(core.close().unwrap_err().code(), "EPOISONED");
+    let core = open_simulated(&disk);
+    assert!(!core.volume_info().unwrap().clean);
+}
+
+/// The blocks of a deleted segment may become somebody else's, so a write that was under way when its handle was closed
+/// must have landed before.
+#[test]
+fn a_delete_waits_for_requests_of_closed_handles_too() {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "a", 1 << 20);
+    for close_first in [false, true] {
+        create(&mut core, "doomed", 1 << 20);
+        let handle = open_write(&mut core, "doomed");
+        whims.borrow_mut().hold = true;
+        whims.borrow_mut().hold_turns = 40;
+        let request = write_request(&core, handle, 0, &[9; BLOCK]);
+        let ticket = start(&mut core, request);
+        core.turn(Wait::No).unwrap();
+        whims.borrow_mut().hold = false;
+        assert!(core.poll(ticket, None).is_pending());
+        if close_first {
+            core.close_handle(handle);
+        }
+        core.delete(ME, ME.uid, "doomed").unwrap();
+        let ended = core.poll(ticket, None);
+        let std::task::Poll::Ready(Some(outcome)) = ended else {
+            panic!("close_first {close_first}: the blocks are free, and a write to them is under way");
+        };
+        assert_eq!(outcome.result.unwrap(), BLOCK as u32);
+    }
+    assert_nothing_leaked(&mut core);
+}
+
+/// While a delete waits, new requests on the segment are refused, and a request given up by its caller still counts.
+#[test]
+fn a_delete_waits_for_abandoned_requests() {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "doomed", 1 << 20);
+    let handle = open_write(&mut core, "doomed");
+    whims.borrow_mut().hold = true;
+    whims.borrow_mut().hold_turns = 60;
+    let request = write_request(&core, handle, 0, &[9; BLOCK]);
+    let ticket = start(&mut core, request);
+    core.turn(Wait::No).unwrap();
+    whims.borrow_mut().hold = false;
+    core.abandon(ticket);
+    assert_eq!(core.in_flight(), 1);
+    core.delete(ME, ME.uid, "doomed").unwrap();
+    assert_eq!(core.in_flight(), 0, "the write has landed before the blocks went back");
+}
+
+/// A request answered at its deadline keeps its place, its handle busy and its memory until the device lets go.
+#[test]
+fn a_deadline_answers_at_once_and_the_delete_still_waits() {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "doomed", 1 << 20);
+    let arena = core.engine().arena().free_bytes();
+    for (taken, abandoned) in [(true, false), (false, true), (false, false)] {
+        let handle = open_write(&mut core, "doomed");
+        whims.borrow_mut().hold = true;
+        whims.borrow_mut().hold_turns = 100;
+        let mut request = write_request(&core, handle, 0, &[9; BLOCK]);
+        // A simulated turn takes a microsecond.
+        let patience = std::time::Duration::from_micros(if abandoned { 2 } else { 20 });
+        request.deadline = Some(core.engine().now().after(patience));
+        let ticket = start(&mut core, request);
+        core.turn(Wait::No).unwrap();
+        whims.borrow_mut().hold = false;
+        if abandoned {
+            // The deadline passes while the core lists: its notice waits to be read when the caller gives up.
+            core.list(ME).unwrap();
+            core.abandon(ticket);
+        } else {
+            let outcome = loop {
+                core.turn(Wait::one()).unwrap();
+                match core.poll(ticket, None) {
+                    std::task::Poll::Ready(outcome) if taken => break outcome,
+                    std::task::Poll::Ready(outcome) => {
+                        drop(outcome);
+                        break None;
+                    }
+                    std::task::Poll::Pending => {}
+                }
+            };
+            if let Some(outcome) = outcome {
+                assert_eq!(outcome.result.unwrap_err().code(), "EINDETERMINATE");
+                assert!(outcome.memory.is_empty());
+                assert_eq!(core.in_flight(), 1, "the device still has it");
+            }
+        }
+        core.delete(ME, ME.uid, "doomed").unwrap();
+        assert_eq!(core.in_flight(), 0);
+        create(&mut core, "doomed", 1 << 20);
+        assert_eq!(core.engine().arena().free_bytes(), arena);
+    }
+    // Every place in the table is free again.
+    let handle = open_write(&mut core, "doomed");
+    for _ in 0..1000 {
+        write(&mut core, handle, 0, &[1; BLOCK]).unwrap();
+    }
+}
+
+/// A deadline that passes between two iterations, when the device has nothing of the request: the place, the handle's count
+/// and the memory come back as they do when it runs.
+#[test]
+fn a_deadline_between_two_iterations_frees_the_place() {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "doomed", 1 << 20);
+    let handle = open_write(&mut core, "doomed");
+    let arena = core.engine().arena().free_bytes();
+    for _ in 0..200 {
+        whims.borrow_mut().short = Some(512);
+        let mut request = write_request(&core, handle, 0, &[9; BLOCK]);
+        request.deadline = Some(core.engine().now().after(std::time::Duration::from_micros(1)));
+        let outcome = run(&mut core, request);
+        whims.borrow_mut().short = None;
+        assert_eq!(outcome.result.unwrap_err().code(), "EINDETERMINATE");
+        assert_eq!(outcome.bytes_done, 512);
+    }
+    core.delete(ME, ME.uid, "doomed").unwrap();
+    assert_eq!(core.in_flight(), 0);
+    assert_eq!(core.engine().arena().free_bytes(), arena);
+}
+
+/// A turn of the backend that fails ends the operation's call, not the core: the operation itself ends later, and gives
+/// back its place and the token.
+#[test]
+fn a_broken_turn_does_not_wedge_later_operations() {
+    for at in 0..12 {
+        let disk = simulated_disk(&small());
+        let (mut core, whims) = open_moody(&disk, &config());
+        whims.borrow_mut().hold = true;
+        whims.borrow_mut().hold_turns = 1;
+        let mut broke = false;
+        for turn in 0..=at {
+            if turn == at {
+                whims.borrow_mut().broken_turns = 1;
+            }
+            broke |= core
+                .create(ME, ME.uid, &format!("s{turn}"), &CreateOptions::of_size(BLOCK as u64))
+                .is_err();
+        }
+        whims.borrow_mut().hold = false;
+        assert!(broke);
+        for _ in 0..100 {
+            core.turn(Wait::one()).unwrap();
+        }
+        let listed = core.list(ME).unwrap().len();
+        assert!(listed >= at);
+        create(&mut core, "after", BLOCK as u64);
+        assert_nothing_leaked(&mut core);
+        core.close().unwrap();
+    }
+}
+
+/// With little memory things get slower, not impossible; with none left the error says so and nothing is lost.
+#[test]
+fn a_small_arena_serves_a_large_volume() {
+    let format = Format {
+        size_bytes: Some(64 << 20),
+        segments: Some(2000),
+        ..Format::default()
+    };
+    let disk = simulated_disk(&format);
+    let config = Config {
+        slots: 16,
+        arena_bytes: 256 << 10,
+        ..Config::default()
+    };
+    let (mut core, _) = open_moody(&disk, &config);
+    create(&mut core, "large", (10 << 20) + BLOCK as u64);
+    let handle = open_write(&mut core, "large");
+    write(&mut core, handle, 10 << 20, &[7; BLOCK]).unwrap();
+    assert_eq!(core.list(ME).unwrap().len(), 1);
+    // A caller holds all but a few pages.
+    let mut held: Vec<_> = std::iter::from_fn(|| core.buffer(BLOCK).ok()).collect();
+    let refused = core.create(ME, ME.uid, "x", &CreateOptions::of_size(BLOCK as u64));
+    assert_eq!(refused.unwrap_err().code(), "ENOBUFS");
+    assert_eq!(
+        core.open_segment(ME, ME.uid, "large", Access::Read).unwrap_err().code(),
+        "ENOBUFS"
+    );
+    assert_eq!(core.list(ME).unwrap_err().code(), "ENOBUFS");
+    held.truncate(held.len() - 3);
+    create(&mut core, "x", 5 * BLOCK as u64);
+    core.delete(ME, ME.uid, "x").unwrap();
+    drop(held);
+    assert_nothing_leaked(&mut core);
+    assert_eq!(core.engine().arena().free_bytes(), 256 << 10);
+    core.close().unwrap();
+}
+
+/// The fewest slots that an engine can have carry every operation, one request after the other.
+#[test]
+fn a_core_with_one_slot_works() {
+    for slots in [1, 2, 3, 7] {
+        let disk = simulated_disk(&small());
+        let config = Config { slots, ..config() };
+        let (mut core, _) = open_moody(&disk, &config);
+        create(&mut core, "a", (3 << 20) + BLOCK as u64);
+        let handle = open_write(&mut core, "a");
+        write(&mut core, handle, 0, &[7; BLOCK]).unwrap();
+        core.delete(ME, ME.uid, "a").unwrap();
+        assert_nothing_leaked(&mut core);
+        core.close().unwrap();
+    }
+}
+
+/// Look-ups that pass over many buckets need memory for one of them.
+#[test]
+fn a_table_full_of_tombstones_can_be_searched_with_little_memory() {
+    let format = Format {
+        size_bytes: Some(8 << 20),
+        segments: Some(160),
+        ..Format::default()
+    };
+    let disk = simulated_disk(&format);
+    let mut page = [0; BLOCK];
+    disk.read(0, &mut page);
+    let superblock = Superblock::decode(&page, 0).unwrap();
+    let buckets = superblock.layout().buckets();
+    let config = Config {
+        slots: 16,
+        arena_bytes: 256 << 10,
+        ..Config::default()
+    };
+    let (mut core, _) = open_moody(&disk, &config);
+    // Names that fill bucket after bucket, and go again.
+    let mut names: Vec<Vec<String>> = vec![Vec::new(); buckets as usize];
+    for number in 0..100_000 {
+        let name = format!("n{number}");
+        let key = Key::segment(ME.uid, SegmentName::new(&name).unwrap());
+        names[(key.hash(&superblock.hash_seed) % buckets) as usize].push(name);
+    }
+    for names in &names {
+        let names = &names[..SLOTS_PER_BUCKET];
+        for name in names {
+            create(&mut core, name, BLOCK as u64);
+        }
+        for name in names {
+            core.delete(ME, ME.uid, name).unwrap();
+        }
+    }
+    let absent = core.open_segment(ME, ME.uid, "absent", Access::Read).unwrap_err();
+    assert_eq!(absent.code(), "ENOENT", "{absent}");
+    create(&mut core, "present", BLOCK as u64);
+    assert_nothing_leaked(&mut core);
+}
+
+/// The record of a delete or a shrink fails: what it was to take away may be gone at the next open, so nobody reaches it,
+/// through an old handle or a new one.
+#[test]
+fn what_a_failed_record_was_to_take_away_is_reached_by_nobody() {
+    for shrinks in [false, true] {
+        let disk = simulated_disk(&small());
+        let mut core = open_simulated(&disk);
+        for name in ["data", "other"] {
+            create(&mut core, name, 10 * BLOCK as u64);
+        }
+        let handle = open_write(&mut core, "data");
+        let mut page = [0; BLOCK];
+        disk.read(0, &mut page);
+        let layout = *Superblock::decode(&page, 0).unwrap().layout();
+        let table = layout.table_at()..layout.table_at() + layout.table_bytes();
+        disk.set_faults(Faults::none().when(Trigger::always(Sick::WriteError).within(table)));
+        let failed = match shrinks {
+            true => core.resize(ME, ME.uid, "data", &ResizeOptions::to_size(BLOCK as u64)),
+            false => core.delete(ME, ME.uid, "data"),
+        };
+        assert_eq!(failed.unwrap_err().code(), "EIO");
+        disk.set_faults(Faults::none());
+        write(&mut core, handle, 9 * BLOCK as u64, &[7; BLOCK]).unwrap_err();
+        let opened = core.open_segment(ME, ME.uid, "data", Access::Read);
+        assert!(matches!(opened.unwrap_err().fault, Fault::Latched));
+        open_write(&mut core, "other");
+        core.close().unwrap();
+        open_write(&mut open_simulated(&disk), "data");
+    }
+}

@@ -1,0 +1,92 @@
+//! The promise: a page of metadata that cannot be read costs that page, not the volume: the superblock has its other copies,
+//! the table its mirror, the snapshot the table. Each read of an opening fails once, alone and with the one after it; the
+//! opening succeeds with everything there, or it fails with the device's error; it is never wrong.
+
+use baio_engine::sim::Disk;
+use baio_engine::{Engine, File};
+use baio_storage::{Core, Format};
+
+use crate::harness::{self, BLOCK, config, create, open_simulated, open_write, read, simulated_disk, write};
+
+fn volume(clean: bool) -> Disk {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(2 << 20),
+        ..Format::default()
+    });
+    let mut core = open_simulated(&disk);
+    for name in ["a", "b", "c"] {
+        create(&mut core, name, BLOCK as u64);
+        let handle = open_write(&mut core, name);
+        write(&mut core, handle, 0, &[name.as_bytes()[0]; BLOCK]).unwrap();
+    }
+    if clean {
+        core.close().unwrap();
+    }
+    disk
+}
+
+/// Opens a copy of the disk on a device whose results fail as told; how many results there were.
+fn open_with_failures(disk: &Disk, from: u64, count: u64) -> (u64, Result<(), String>) {
+    let disk = disk.copy();
+    let (backend, whims) = harness::moody();
+    whims.borrow_mut().fail_from = Some(from);
+    whims.borrow_mut().fail_count = count;
+    let engine = Engine::with_backend(backend, &config()).unwrap();
+    let opened = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config());
+    whims.borrow_mut().fail_count = 0;
+    let seen = whims.borrow().seen;
+    let mut core = match opened {
+        Ok(core) => core,
+        Err(error) => return (seen, Err(error.to_string())),
+    };
+    assert_eq!(core.volume_info().unwrap().segments, 3);
+    for name in ["a", "b", "c"] {
+        let handle = open_write(&mut core, name);
+        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [name.as_bytes()[0]; BLOCK]);
+    }
+    core.close().unwrap();
+    (seen, Ok(()))
+}
+
+#[test]
+fn what_cannot_be_read_has_another_copy() {
+    for clean in [true, false] {
+        let disk = volume(clean);
+        let (results, _) = open_with_failures(&disk, u64::MAX, 0);
+        for count in [1, 2] {
+            let failed: Vec<u64> = (0..results)
+                .filter(|from| open_with_failures(&disk, *from, count).1.is_err())
+                .collect();
+            // The first flush, and the updates of the superblock: what must be durable. Everything else is a read.
+            let writes = if clean { 1 + 4 } else { 1 + 8 };
+            let most = writes + (count - 1) * 3;
+            assert!(
+                failed.len() as u64 <= most,
+                "clean {clean}, {count} of {results}: {failed:?}"
+            );
+            assert!(results > writes + 4 && !failed.is_empty());
+        }
+    }
+}
+
+/// An open volume goes on in the same way: a look-up reads the mirror where the table cannot be read.
+#[test]
+fn a_look_up_beside_a_bad_page_reads_the_mirror() {
+    let disk = volume(true);
+    let (backend, whims) = harness::moody();
+    let engine = Engine::with_backend(backend, &config()).unwrap();
+    let mut core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
+    for name in ["a", "b", "c"] {
+        let seen = whims.borrow().seen;
+        whims.borrow_mut().fail_from = Some(seen);
+        whims.borrow_mut().fail_count = 1;
+        let handle = open_write(&mut core, name);
+        assert!(
+            whims.borrow().seen >= seen + 2,
+            "the read that failed was followed by another"
+        );
+        whims.borrow_mut().fail_count = 0;
+        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [name.as_bytes()[0]; BLOCK]);
+    }
+    core.close().unwrap();
+}
