@@ -10,7 +10,7 @@
 //! | [`worker`] | what every worker has |
 //! | [`registers`] | what was said of bytes and pairs, and what may be there because of it |
 //! | [`kept`] | devices that one kernel leaves, and another opens |
-//! | [`real`] | stories on devices of the kernel: device-mapper, scsi_debug, null_blk, nbd |
+//! | [`real`] | stories on devices of the kernel: device-mapper, scsi_debug, null_blk, nbd, ublk |
 //! | [`marks`] | marks in the record of dm-log-writes |
 //! | [`read_errors`] | log and volume are opened while reads fail |
 

@@ -18,7 +18,7 @@ use crate::nbd::LoopDevice;
 use crate::powercut::bench;
 use crate::powercut::place::{Folder, Place};
 use crate::powercut::running::Running;
-use crate::powercut::stories::{Make, PLAIN_LOST};
+use crate::powercut::stories::Make;
 use crate::powercut::worker::Failure;
 use crate::random::Random;
 
@@ -74,7 +74,7 @@ fn record(path: &Path) -> Result<Vec<Entry>, Failure> {
 /// Somebody works on a recorded device; the record is cut at many moments, and each is judged.
 pub(super) fn life(disks: &Disks, story: (&'static str, Make), seed: u64, report: &mut Report) -> Result<(), Failure> {
     let mut random = Random::from(&[seed, name_of(story.0)]);
-    let folder = super::Scratch::new()?;
+    let folder = super::Scratch::new("devices")?;
     disks.blank()?;
     let table = format!(
         "0 {} log-writes {} {}",
@@ -163,9 +163,4 @@ fn judge(
     story.resume(&then);
     lines.iter().try_for_each(|line| story.hear(line))?;
     story.judge(&mut then, random, &mut report.seen)
-}
-
-/// Nothing acknowledged was lost; but what was only acknowledged as written was: with that counted as durable, losses are found.
-pub(super) fn bites(report: &Report) -> bool {
-    report.seen.get(PLAIN_LOST).is_some_and(|lost| *lost > 0)
 }
