@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use baio::{Backend, Config, Options};
 
@@ -84,6 +85,23 @@ impl Worker {
     /// Says that a write was acknowledged.
     pub fn wrote(&self, version: u64, is_durable: bool) {
         self.say(&format!("{} {version}", if is_durable { 'd' } else { 'p' }));
+    }
+
+    /// Runs this in threads, each with a number. Each says what went wrong with it: one that meets only what another's error has left
+    /// names no device.
+    ///
+    /// # Errors
+    /// The first of theirs, when all have ended.
+    pub fn in_threads(&self, count: u64, work: impl Fn(u64) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+        let work = |number| work(number).inspect_err(|error| self.say(&format!("! {error}")));
+        let work = &work;
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
+            threads.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(ended) => ended,
+                Err(_) => Err("a panic".into()),
+            })
+        })
     }
 
     /// The device.

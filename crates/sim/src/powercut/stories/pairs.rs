@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::thread;
 
 use baio::{Access, CreateOptions, Format, Link, Options, Remote, Segment};
 
@@ -46,18 +45,6 @@ fn open(link: &Remote, name: &str) -> Result<Segment<Remote>, Failure> {
     Ok(link.open_segment(name, Access::Write).wait()?)
 }
 
-/// Runs this in threads; each has a number.
-fn in_threads(work: impl Fn(u64) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
-    let work = &work;
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(move || work(number))).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(ended) => ended,
-            Err(_) => Err("a panic".into()),
-        })
-    })
-}
-
 /// What both judge by.
 #[derive(Debug, Default)]
 struct Table {
@@ -93,7 +80,7 @@ impl Table {
 pub(super) fn work_on_kv(worker: &Worker) -> Result<(), Failure> {
     let link = Remote::open_with(worker.device(), &worker::options(&mut worker.random(99)))?;
     let store = Store::open(&open(&link, "kv")?)?;
-    in_threads(|thread| {
+    worker.in_threads(THREADS, |thread| {
         let mut random = worker.random(thread);
         loop {
             let key = thread * KEYS + random.below(KEYS);
@@ -165,7 +152,7 @@ fn tree(link: &Remote) -> Result<Tree, Failure> {
 pub(super) fn work_on_btree(worker: &Worker) -> Result<(), Failure> {
     let link = Remote::open_with(worker.device(), &options(&mut worker.random(99)))?;
     let tree = tree(&link)?;
-    in_threads(|thread| {
+    worker.in_threads(THREADS, |thread| {
         let mut random = worker.random(thread);
         loop {
             let key = random.below(KEYS * 50) * THREADS + thread;

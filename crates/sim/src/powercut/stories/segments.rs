@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
-use baio::{Access, CreateOptions, Durability, Errno, Format, Link, Mode, Options, Remote, ResizeOptions, Segment};
+use baio::{Access, CreateOptions, Durability, Fault, Format, Link, Mode, Options, Remote, ResizeOptions, Segment};
 
 use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::place::Place;
@@ -124,15 +124,7 @@ pub(super) fn work(worker: &Worker, mix: &Mix) -> Result<(), Failure> {
         random: worker.random(thread),
         own: Vec::new(),
     };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..mix.threads)
-            .map(|thread| scope.spawn(move || hand(thread).work()))
-            .collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(ended) => ended,
-            Err(_) => Err("a panic".into()),
-        })
-    })
+    worker.in_threads(mix.threads, |thread| hand(thread).work())
 }
 
 impl Hand<'_> {
@@ -268,11 +260,11 @@ impl Hand<'_> {
         })
     }
 
-    /// A refusal for want of room is an answer.
+    /// A refusal for want of room in the volume is an answer. One for want of room below it is the device's error.
     fn is_done<T>(&self, instance: u64, told: baio::Result<T>) -> Result<bool, Failure> {
         match told {
             Ok(_) => self.worker.say(&format!("done {instance}")),
-            Err(error) if error.errno() == Some(Errno::ENOSPC) => {
+            Err(error) if matches!(error.fault, Fault::NoSpace { .. } | Fault::TableFull { .. }) => {
                 self.worker.say(&format!("not {instance}"));
                 return Ok(false);
             }
@@ -323,13 +315,7 @@ fn side_by_side(worker: &Worker, mix: &Mix, own: &Own, random: &mut Random) -> R
         }
         Ok(())
     };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..mix.lanes).map(|number| scope.spawn(move || lane(number))).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(ended) => ended,
-            Err(_) => Err("a panic".into()),
-        })
-    })
+    worker.in_threads(mix.lanes, lane)
 }
 
 fn write_sectors(
