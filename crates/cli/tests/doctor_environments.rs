@@ -2,14 +2,12 @@
 //! long as any backend works that does not block. Each world here is one that people meet: a container's seccomp profile,
 //! little locked memory, native AIO used up by a database.
 
-#[path = "support/confined.rs"]
-mod confined;
 mod support;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use confined::{Confined, HoldsAllAio};
 use serde_json::Value;
+use support::confined::{Confined, HoldsAllAio};
 use support::{BAIO, Done};
 
 const RING: &[libc::c_long] = &[libc::SYS_io_uring_setup];

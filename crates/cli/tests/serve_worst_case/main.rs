@@ -4,16 +4,10 @@
 //! `BAIO_WORST_SECONDS=N` chooses how long; `.ci/long` takes ten minutes for each. `--nocapture` shows the tables. Needs root, to be several
 //! users and to make a memory cgroup.
 
-#[path = "../support/cgroup.rs"]
-mod cgroup;
-#[path = "../support/confined.rs"]
-mod confined;
 mod floods;
 #[allow(dead_code, reason = "these stories do not need all of it")]
 #[path = "../../../broker/tests/sessions/raw.rs"]
 mod raw;
-#[path = "../support/serving.rs"]
-mod serving;
 #[path = "../support/mod.rs"]
 mod support;
 mod victim;
@@ -24,15 +18,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use baio_words::session::StatusWords;
-use cgroup::Cgroup;
-use confined::{as_user, give, reachable};
-use serving::{Serving, Talk, as_child, role, times, until};
-use support::{BAIO, Place};
+use support::cgroup::Cgroup;
+use support::confined::{as_user, give, reachable};
+use support::serving::{Serving, Talk, as_child, role, times};
+use support::{BAIO, Place, TestName, until};
 use victim::{Victim, Waits};
 
 /// What the client written from the page of the protocol asks of its house.
 mod house {
-    pub(crate) use crate::serving::until;
+    pub(crate) use crate::support::until;
 }
 
 /// Whom the broker runs as, who is honest, and the first of those who are not.
@@ -61,29 +55,29 @@ fn locked_memory() -> u64 {
     getrlimit(Resource::Memlock).maximum.unwrap_or(u64::MAX)
 }
 
-fn one_test(name: &str, users: u32) {
+fn one_test(test: TestName, users: u32) {
     if let Some(socket) = role() {
         return floods::rage(Path::new(&socket));
     }
     if !support::is_root() {
         return;
     }
-    let Some(cgroup) = Cgroup::make(name, packaged("MemoryMax")) else {
+    let Some(cgroup) = Cgroup::make(test.0, packaged("MemoryMax")) else {
         support::skip("no memory cgroup can be made here");
         return;
     };
     let stage = Stage::new(cgroup);
-    stage.plays(name, users);
+    stage.plays(test, users);
 }
 
 #[test]
 fn one_user_at_his_worst() {
-    one_test("one_user_at_his_worst", 1);
+    one_test(TestName::of(one_user_at_his_worst), 1);
 }
 
 #[test]
 fn all_users_at_their_worst() {
-    one_test("all_users_at_their_worst", ALL);
+    one_test(TestName::of(all_users_at_their_worst), ALL);
 }
 
 /// A broker as it is packaged.
@@ -123,12 +117,12 @@ impl Stage {
         self.place.path("vol.sock")
     }
 
-    fn plays(self, name: &str, users: u32) {
+    fn plays(self, test: TestName, users: u32) {
         let program = reachable(std::env::current_exe().unwrap().to_str().unwrap(), &self.place.path(""));
         let mut root = Talk::connect(&self.socket()).expect("a welcome");
         let calm = self.beside(self.length / 10);
         let mut raging: Vec<Raging> = (FIRST..FIRST + users)
-            .map(|uid| Raging::begin(&program, name, &self.socket(), uid))
+            .map(|uid| Raging::begin(&program, test, &self.socket(), uid))
             .collect();
         until("all of them have come", || {
             let status = root.status();
@@ -147,7 +141,7 @@ impl Stage {
             "whoever was to do his worst has ended"
         );
         drop(raging);
-        self.tells(name, users, (&calm, &stormy), &status, descriptors);
+        self.tells(test.0, users, (&calm, &stormy), &status, descriptors);
         assert_eq!(
             self.cgroup.killed(),
             0,
@@ -231,7 +225,7 @@ impl Stage {
 struct Raging(Child);
 
 impl Raging {
-    fn begin(program: &Path, test: &str, socket: &Path, uid: u32) -> Raging {
+    fn begin(program: &Path, test: TestName, socket: &Path, uid: u32) -> Raging {
         // Behind the broker and the honest one: what they wait for is the broker's turn, and not the processor.
         let mut command = Command::new("nice");
         command

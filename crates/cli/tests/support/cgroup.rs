@@ -1,7 +1,5 @@
 //! A memory cgroup of a test's own, of either version.
 
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,8 +2,6 @@
 //! operations of native AIO used up by somebody else.
 
 #![allow(unsafe_code)]
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

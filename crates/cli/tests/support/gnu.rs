@@ -1,7 +1,5 @@
 //! GNU dd beside ours: the same operands, the same input, the same target before; what both say and write must be the same.
 
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use crate::support::{Done, Place, random_bytes};
 
 /// Is the `dd` of this machine GNU's? Says so where it is not.

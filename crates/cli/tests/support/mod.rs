@@ -1,6 +1,17 @@
 //! What the stories share: running the program, making volumes, making bytes.
 
-#![allow(dead_code, reason = "no story needs all of it")]
+#![allow(dead_code, reason = "no theme needs all of it")]
+
+pub(crate) mod cgroup;
+pub(crate) mod confined;
+pub(crate) mod drop_ins;
+pub(crate) mod gnu;
+pub(crate) mod refusals;
+pub(crate) mod server;
+pub(crate) mod serving;
+pub(crate) mod terminal;
+#[path = "../../../../tests/test_name.rs"]
+mod test_name;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,6 +21,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+pub(crate) use test_name::TestName;
 
 /// The program under test.
 pub(crate) const BAIO: &str = env!("CARGO_BIN_EXE_baio");

@@ -1,7 +1,5 @@
 //! What is refused is refused before anything is changed.
 
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use crate::support::{Place, Unchanged, is_root};
 
 /// Beside a volume `vol` with a segment `a` of 1 MiB, a file `f` of 64 KiB and one that is `empty`, each line ends with this

@@ -1,7 +1,5 @@
 //! A broker that runs: `baio serve` as a child.
 
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr};
 use std::sync::mpsc::{self, RecvTimeoutError};

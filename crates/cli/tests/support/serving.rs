@@ -1,7 +1,5 @@
 //! A broker that runs, what is known of its process, and a client of it that speaks through the socket alone.
 
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use std::fs;
 use std::future::{Future, poll_fn};
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +8,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
 use baio_words::OperationName;
 use baio_words::session::{
@@ -21,18 +18,7 @@ use rustix::net::{
     SocketType,
 };
 
-/// Nothing here takes so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits for what comes by itself.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
+use crate::support::{TestName, until};
 
 /// How often, if the environment says nothing else.
 pub(crate) fn times(variable: &str, otherwise: u64) -> u64 {
@@ -84,9 +70,9 @@ pub(crate) fn role() -> Option<String> {
 
 /// Makes this command, which runs a copy of this test binary, a child that does what `role` says in the test of that name. Standard
 /// error is its line to us: the test runner writes nothing there by itself.
-pub(crate) fn as_child<'a>(command: &'a mut Command, test: &str, role: &str) -> &'a mut Command {
+pub(crate) fn as_child<'a>(command: &'a mut Command, test: TestName, role: &str) -> &'a mut Command {
     command
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .args([test.0, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,7 +1,5 @@
 //! A program whose standard error is a terminal.
 
-#![allow(dead_code, reason = "no story needs all of it")]
-
 use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};

@@ -1,0 +1,10 @@
+//! `baio latency`: single requests and appends, beside peers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod appends;
+mod refusals;
+mod schedulers;
+mod single;
+mod writes;

@@ -1,0 +1,98 @@
+//! Promise: what `baio latency` must not or cannot do is refused before anything is changed, with need and cure.
+
+use crate::support::refusals;
+use crate::support::{self, Place, Unchanged};
+
+#[test]
+fn nothing_precious_is_written_over_unasked() {
+    let writes = [
+        "latency vol --write",
+        "latency vol --writes 10",
+        "latency vol --writes 10 --same-block",
+    ];
+    let place = refusals::refuses_to_overwrite_a_volume(&writes, "latency vol --count 3");
+    let before = place.read("vol");
+    place.baio("latency vol --writes 200 --force").succeeds();
+    assert!(before[..512] != place.read("vol")[..512], "whoever insists gets it");
+}
+
+#[test]
+fn results_replace_neither_the_target_nor_a_volume_nor_each_other() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.write("f", &support::random_bytes(64 << 10, 1));
+    std::os::unix::fs::symlink("f", place.path("link")).unwrap();
+    let file = Unchanged::watch(&place.path("f"));
+    let volume = Unchanged::watch(&place.path("vol"));
+    for (line, status, code) in [
+        ("--csv f", 2, "EUSAGE"),
+        ("--html link", 2, "EUSAGE"),
+        ("--csv new --svg new", 2, "EUSAGE"),
+        ("--csv new --svg ./new", 2, "EUSAGE"),
+        ("--svg vol", 1, "EEXIST"),
+        ("--svg .", 1, "EISDIR"),
+        ("--svg missing/x", 1, "ENOENT"),
+        ("--csv new --svg missing/x", 1, "ENOENT"),
+    ] {
+        let error = place
+            .baio(&format!("latency f --writes 10 {line} --json"))
+            .fails_with(status)
+            .error();
+        assert_eq!(error["code"], code, "{line}: {error}");
+        file.check(line);
+        volume.check(line);
+        assert!(
+            !place.path("new").exists(),
+            "{line}: a file without results does not stay"
+        );
+    }
+    // Of a segment the volume is the target.
+    place.baio("latency vol#a --writes 10 --csv vol").fails_with(1);
+    volume.check("its own volume");
+    place.write("old.csv", &[b'x'; 100_000]);
+    place.baio("latency f --writes 10 --csv old.csv").succeeds();
+    assert!(
+        place.read("old.csv").starts_with(b"scheduler,write,"),
+        "an ordinary file is"
+    );
+    assert!(!place.read("old.csv").contains(&b'x'), "whole");
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    refusals::refuses(&[
+        ("latency", 2, "EUSAGE"),
+        ("latency empty", 2, "EUSAGE"),
+        ("latency f --count 0", 2, "EUSAGE"),
+        ("latency f --interval 5", 2, "EUSAGE"),
+        ("latency f --request-size 0", 2, "EUSAGE"),
+        ("latency f --request-size 128K", 2, "EUSAGE"),
+        ("latency f --request-size 16383P", 2, "EUSAGE"),
+        ("latency f --backend foo", 2, "EUSAGE"),
+        ("latency f --durable", 2, "EUSAGE"),
+        ("latency f --size 1M", 2, "EUSAGE"),
+        ("latency f --writes 0", 2, "EUSAGE"),
+        ("latency f --writes 16385", 2, "EUSAGE"),
+        ("latency f --writes 1000 --request-size 4K", 2, "EUSAGE"),
+        ("latency f --writes 10 --write", 2, "EUSAGE"),
+        ("latency f --writes 10 --count 3", 2, "EUSAGE"),
+        ("latency f --same-block", 2, "EUSAGE"),
+        ("latency f --csv x", 2, "EUSAGE"),
+        ("latency f --schedulers", 2, "EUSAGE"),
+        ("latency new --size 4K --writes 1000", 2, "EUSAGE"),
+        ("latency new --log --gather 3s", 2, "EUSAGE"),
+        ("latency new --write --size 8191P", 1, "ENOSPC"),
+        ("latency .", 1, "EISDIR"),
+        ("latency /dev/null", 1, "EINVAL"),
+        ("latency vol#a --request-size 512", 2, "EUSAGE"),
+        ("latency vol#a --size 2M", 2, "EUSAGE"),
+        ("latency vol#b", 1, "ENOENT"),
+        ("latency unix:/run/x#a", 1, "EOPNOTSUPP"),
+    ]);
+}
+
+#[test]
+fn a_segment_of_somebody_else() {
+    let (writes, reads) = ("latency vol#12345/b --write --count 1", "latency vol#12345/b --count 1");
+    refusals::asks_before_writing_a_segment_of_somebody_else(writes, reads);
+}

@@ -1,0 +1,105 @@
+//! Promise: `baio latency --writes N` posts N writes at once and knows two times of each, matched by request; in the answer, as CSV, and
+//! as the two graphs of seed 003.
+
+use crate::support::Place;
+
+/// The words of each line but the first.
+fn lines(csv: &str) -> Vec<Vec<String>> {
+    let words = |line: &str| line.split(',').map(str::to_owned).collect();
+    csv.lines().skip(1).map(words).collect()
+}
+
+#[test]
+fn both_times_of_every_write() {
+    let place = Place::new();
+    let line = "latency f --writes 100 --size 1M --csv times.csv --json";
+    let told = place.baio(line).succeeds().json();
+    assert_eq!((&told["writes"], &told["errors"]), (&100.into(), &0.into()));
+    assert_eq!(told["durability"], "data", "a file is never safe by itself");
+    assert!(told["durability_because"].is_string());
+    let runs = told["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    for key in ["latency_us", "enqueue_us", "first_of_batch_latency_us"] {
+        assert!(runs[0][key]["p50"].as_f64().is_some(), "{key}: {told}");
+    }
+    assert!(runs[0]["batches"].as_u64().unwrap() >= 1);
+    assert_eq!(told["files"]["csv"], "times.csv");
+
+    let size = told["request_size"].as_u64().unwrap();
+    let csv = String::from_utf8(place.read("times.csv")).unwrap();
+    let lines = lines(&csv);
+    assert_eq!(lines.len(), 100);
+    let mut before = 0.0;
+    for (index, line) in lines.iter().enumerate() {
+        let us = |column: usize| line[column].parse::<f64>().unwrap();
+        let [enqueued, posted, known, latency] = [3, 4, 5, 6].map(us);
+        assert_eq!(line[1], index.to_string());
+        assert_eq!(line[2], (index as u64 * size).to_string(), "linear");
+        assert!(before <= enqueued && enqueued <= posted, "{line:?}");
+        assert!(
+            enqueued <= known && (known - enqueued - latency).abs() < 0.01,
+            "{line:?}"
+        );
+        assert_eq!(line[8], "0");
+        before = enqueued;
+    }
+}
+
+#[test]
+fn the_same_block_again_and_again() {
+    let place = Place::new();
+    place.write("f", &[0; 64 << 10]);
+    place
+        .baio("latency f --writes 300 --same-block --request-size 4K --csv t.csv")
+        .succeeds();
+    let csv = String::from_utf8(place.read("t.csv")).unwrap();
+    assert!(lines(&csv).iter().all(|line| line[2] == "0"), "{csv}");
+    let bytes = place.read("f");
+    assert!(bytes[..4096].iter().any(|byte| *byte != 0));
+    assert!(
+        bytes[4096..].iter().all(|byte| *byte == 0),
+        "no other block was touched"
+    );
+}
+
+#[test]
+fn every_backend_and_a_segment() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.write("f", &[0; 256 << 10]);
+    for target in ["f", "vol#a"] {
+        for backend in ["auto", "sync", "threads"] {
+            let line = format!("latency {target} --writes 40 --request-size 4K --backend {backend} --json");
+            let told = place.baio(&line).succeeds().json();
+            assert_eq!(told["errors"], 0, "{line}: {told}");
+            assert!(backend == "auto" || told["backend"] == backend, "{told}");
+        }
+    }
+    place.baio("check vol").succeeds();
+}
+
+#[test]
+fn two_graphs_that_need_nothing_else() {
+    let place = Place::new();
+    let done = place
+        .baio("latency f<b> --writes 64 --size 1M --svg g.svg --html g.html")
+        .succeeds();
+    let text = String::from_utf8_lossy(done.out()).into_owned();
+    assert!(
+        text.contains("enqueuing call: ") && text.contains("first of a batch: "),
+        "{text}"
+    );
+    for name in ["g.svg", "g.html"] {
+        let picture = String::from_utf8(place.read(name)).unwrap();
+        assert!(
+            picture.contains("when each write was enqueued, and known complete"),
+            "{name}"
+        );
+        assert!(picture.contains("latency of each write"), "{name}");
+        // Two series of times, one of latencies, a dot for each write.
+        assert_eq!(picture.matches("h0").count(), 3 * 64, "{name}");
+        assert!(picture.contains("f&lt;b&gt;") && !picture.contains("f<b>"), "{name}");
+        let links = ["src=", "href=", "<script"];
+        assert!(links.iter().all(|link| !picture.contains(link)), "{name} stands alone");
+    }
+}

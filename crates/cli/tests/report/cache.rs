@@ -1,0 +1,222 @@
+//! Promise: the report's experiments on our own page cache run small, count what the cache did, hold each count to its mark,
+//! and leave nothing behind: no file, no cgroup, no mount. No time is asserted, for a benchmark is no test.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{BAIO, Done, Place};
+
+/// A report of one experiment on very little; without a search path there is no fio, and no tool.
+fn report(experiment: &str, with_tools: bool) -> Vec<Value> {
+    report_on("4M", experiment, with_tools)
+}
+
+fn report_on(working_set: &str, experiment: &str, with_tools: bool) -> Vec<Value> {
+    let (place, out) = (Place::new(), Place::new());
+    let line = format!("report --quick --json --working-set {working_set} --only");
+    let mut command = Command::new(BAIO);
+    command
+        .args(line.split(' '))
+        .arg(experiment)
+        .arg("--out")
+        .arg(out.path("."))
+        .current_dir(place.path("."));
+    if !with_tools {
+        command.env("PATH", place.path("."));
+    }
+    let told = Done(command.output().unwrap()).succeeds().json();
+    let left = std::fs::read_dir(place.path(".")).unwrap().count();
+    assert_eq!(left, 0, "working files go");
+    assert_eq!(told["verified"], true);
+    told["experiments"][0]["parts"].as_array().unwrap().clone()
+}
+
+/// Of a mark that does not depend on time.
+#[track_caller]
+fn holds(part: &Value, key: &str) {
+    let count = &part["counts"][key];
+    assert_eq!(count["holds"], true, "{key}: {}", part["part"]);
+}
+
+#[track_caller]
+fn is_compared(peer: &Value, marks: usize) {
+    assert!(peer["iops_ratio"].as_f64() > Some(0.0), "{peer}");
+    assert!(peer["cpu_ratio"].as_f64() > Some(0.0), "{peer}");
+    let held = peer["marks"].as_array().unwrap().iter();
+    assert_eq!(held.filter(|mark| mark["holds"].is_boolean()).count(), marks, "{peer}");
+}
+
+/// The comparisons on a plain file, and those on a segment, each by its own command.
+fn by_place(parts: &[Value]) -> (Vec<&Value>, Vec<&Value>) {
+    let (segment, file): (Vec<_>, Vec<_>) = parts
+        .iter()
+        .partition(|part| part["part"].as_str().unwrap().starts_with("segment, "));
+    assert!(
+        segment
+            .iter()
+            .all(|part| part["command"].as_str().unwrap().contains(".img#pages"))
+    );
+    assert!(file.iter().all(|part| {
+        let command = part["command"].as_str().unwrap();
+        part["part"].as_str().unwrap().starts_with("file, ") && command.contains(".file ")
+    }));
+    (file, segment)
+}
+
+#[test]
+fn cold_reads_ask_the_device_once_for_what_was_asked_and_no_more() {
+    let parts = report("cached-reads", false);
+    let (file, segment) = by_place(&parts);
+    assert_eq!(
+        (file.len(), segment.len()),
+        (2, 1),
+        "two sizes, and one of them on the segment"
+    );
+    for part in &parts {
+        assert_eq!(part["counts"]["bytes_read"]["value"], 1.0, "{part}");
+        holds(part, "device_reads");
+        is_compared(&part["against"][0], 1);
+        assert_eq!(part["against"][1]["skipped"], "fio is not installed");
+        let command = part["command"].as_str().unwrap();
+        assert!(
+            command.contains("--once") && command.contains("--mode cached"),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn reads_in_order_bring_each_byte_once() {
+    let parts = report("sequential-reads", false);
+    let (file, segment) = by_place(&parts);
+    assert_eq!((file.len(), segment.len()), (2, 2), "one at a time, and streaming");
+    parts.iter().for_each(|part| holds(part, "bytes_read"));
+    is_compared(&file[1]["against"][0], 1);
+    is_compared(&segment[1]["against"][0], 1);
+}
+
+#[test]
+fn hits_are_compared_with_pread() {
+    let parts = report("cache-hits", false);
+    assert_eq!(parts.len(), 2, "copied, and pinned");
+    parts.iter().for_each(|part| is_compared(&part["against"][0], 1));
+}
+
+#[test]
+fn a_durable_write_is_at_most_one_write_of_the_device_and_no_read() {
+    let parts = report("durable-writes", false);
+    let (file, segment) = by_place(&parts);
+    assert_eq!(
+        (file.len(), segment.len()),
+        (5, 1),
+        "four sizes at random, one in order"
+    );
+    for part in &parts {
+        holds(part, "device_writes");
+        holds(part, "device_reads");
+    }
+}
+
+#[test]
+fn plain_writes_are_compared_with_as_much_memory_or_say_why_not() {
+    let parts = report("plain-writes", true);
+    let (file, segment) = by_place(&parts);
+    assert_eq!(
+        (file.len(), segment.len()),
+        (3, 1),
+        "three sets, and the first of them on the segment"
+    );
+    // The set that fits reaches the device once.
+    holds(file[0], "pages_written_per_page");
+    holds(segment[0], "pages_written_per_page");
+    for part in &parts {
+        assert!(part["counts"]["pages_written_per_page"]["value"].as_f64() > Some(0.0));
+        assert!(part["runs"][0]["sync_seconds"].as_f64() > Some(0.0), "{part}");
+        let peer = &part["against"][0];
+        if peer["skipped"].is_null() {
+            is_compared(peer, 1);
+            let command = peer["command"].as_str().unwrap();
+            assert!(
+                command.contains("cgroup.procs") && command.contains("--end_fsync=1"),
+                "{command}"
+            );
+            let procs = command.split_once("> ").unwrap().1.split_once(" &&").unwrap().0;
+            assert!(!std::path::Path::new(procs).exists(), "{procs} stayed behind");
+        }
+    }
+}
+
+#[test]
+fn the_tables_have_each_row_in_each_way() {
+    for (experiment, rows) in [("aio-stress-table", 4), ("streaming-figures", 2)] {
+        let parts = report(experiment, false);
+        let tables: Vec<&Value> = parts.iter().filter(|part| part["rows"].is_array()).collect();
+        assert!(!tables.is_empty());
+        for table in tables {
+            let told = table["rows"].as_array().unwrap();
+            assert_eq!(told.len(), rows, "{experiment}");
+            for row in told {
+                assert!(row["ours, cached"].as_f64() > Some(0.0), "{row}");
+                assert!(row["ours, direct"].as_f64() > Some(0.0), "{row}");
+                assert!(row["libaio, the kernel's cache"].is_null(), "there is no fio: {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn another_file_system_is_tried_or_says_what_it_needs() {
+    let without = report("aio-stress-table", false);
+    let ext2 = without.last().unwrap();
+    assert_eq!(ext2["part"], "ext2", "{ext2}");
+    assert!(ext2["skipped"].as_str().unwrap().starts_with("needs "), "{ext2}");
+    let with = report("aio-stress-table", true);
+    let is_ext2 = |part: &&Value| part["part"].as_str().unwrap().contains("ext2");
+    assert!(with.iter().filter(is_ext2).count() > 0);
+}
+
+#[test]
+fn every_trace_keeps_its_marks() {
+    let parts = report("request-traces", false);
+    assert_eq!(parts.len(), 10);
+    for part in &parts {
+        for key in ["iterations", "device_reads", "device_writes", "spurious_wakeups"] {
+            holds(part, key);
+        }
+        assert!(!part["steps"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn one_asynchronous_cleaner_is_compared_with_the_best_of_the_others() {
+    let parts = report("page-cleaners", false);
+    let ours = parts
+        .iter()
+        .find(|part| part["counts"].is_object())
+        .expect("a comparison");
+    for key in ["transactions", "cpu", "foreground"] {
+        assert!(ours["counts"][key]["holds"].is_boolean(), "{key}: {ours}");
+    }
+    assert!(ours["runs"][0]["foreground_percent"].is_number());
+    let table = parts.iter().find(|part| part["rows"].is_array()).expect("a table");
+    assert!(table["rows"].as_array().unwrap().len() >= 2, "{table}");
+    assert!(table["best"].as_str().unwrap().contains("synchronous"));
+}
+
+/// How many pages are read says which policy was at work, on any machine.
+#[test]
+fn a_policy_of_ones_own_reads_less_than_lru() {
+    let parts = report_on("32M", "own-policy", false);
+    assert_eq!(parts.len(), 2, "two patterns");
+    let pages = |side: &Value| side["runs"][0]["cache"]["pages_read"].as_u64().unwrap();
+    let (own, lru) = (pages(&parts[0]), pages(&parts[0]["against"][0]));
+    assert!(own * 3 < lru * 2, "{own} pages with its own policy, {lru} with LRU");
+    // Of scattered blocks none is read twice or in vain, and hardly one was waited for from its beginning.
+    assert_eq!(pages(&parts[1]), pages(&parts[1]["against"][0]));
+    let ahead = parts[1]["runs"][0]["cache"]["hits"].as_u64().unwrap();
+    assert!(ahead > 0, "{}", parts[1]);
+    for part in &parts {
+        assert!(part["counts"]["elapsed"]["holds"].is_boolean());
+    }
+}

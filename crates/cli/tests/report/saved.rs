@@ -1,0 +1,358 @@
+//! Promise: a report is saved as it goes. One that is interrupted leaves what had ended and no working file, and goes on from there;
+//! two that were kept are set side by side without a run; what is shown fits a terminal.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{self, BAIO, Done, Place};
+
+/// Two experiments that need no other program: the second takes long enough to be interrupted.
+const TWO: [&str; 9] = [
+    "report",
+    "--quick",
+    "--working-set",
+    "4M",
+    "--only",
+    "segments",
+    "--only",
+    "cache-hits",
+    "--out=out",
+];
+
+fn report(place: &Place) -> Command {
+    let mut command = Command::new(BAIO);
+    // Without a search path there is no fio.
+    command
+        .args(TWO)
+        .current_dir(place.path("."))
+        .env("PATH", place.path("."));
+    command
+}
+
+fn kept(place: &Place) -> Value {
+    serde_json::from_slice(&place.read("out/report.json")).unwrap()
+}
+
+fn experiments(kept: &Value) -> Vec<&Value> {
+    kept["experiments"].as_array().unwrap().iter().collect()
+}
+
+/// Starts one, waits until its second experiment begins, and ends it by this signal.
+fn interrupted(place: &Place, signal: Signal) -> (i32, String) {
+    let mut child = report(place)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    until(&mut errors, "2 of 2");
+    send(&child, signal);
+    let mut shown = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    let status = child.wait().unwrap();
+    (status.code().unwrap_or(-1), shown)
+}
+
+fn until(errors: &mut impl BufRead, word: &str) {
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "it ended without {word}");
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn names_in(place: &Place) -> Vec<String> {
+    let entries = fs::read_dir(place.path(".")).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn an_interrupted_report_is_kept_and_goes_on() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let place = Place::new();
+        let (ended, shown) = interrupted(&place, signal);
+        assert_eq!(ended, status, "{shown}");
+        assert!(shown.contains("--resume") && shown.contains("segments"), "{shown}");
+        assert_eq!(names_in(&place), ["out"], "no working file stays");
+        let before = kept(&place);
+        assert_eq!(before["finished"], false);
+        let [segments, hits] = experiments(&before)[..] else {
+            panic!("{before}");
+        };
+        assert_eq!(
+            (&segments["name"], &segments["verified"]),
+            (&json!("segments"), &json!(true))
+        );
+        let last = hits["rows"].as_array().unwrap().last().unwrap();
+        assert_eq!(
+            (&last["figure"], &hits["name"]),
+            (&json!("interrupted"), &json!("cache-hits"))
+        );
+
+        let done = Done(report(&place).arg("--resume").output().unwrap()).succeeds();
+        assert!(
+            !done.errors().contains(": segments:"),
+            "it was run again: {}",
+            done.errors()
+        );
+        let after = kept(&place);
+        assert_eq!(after["finished"], true);
+        assert_eq!(experiments(&after)[0], segments, "what was measured stays");
+        assert_eq!(after["began"], before["began"]);
+        let rows = experiments(&after)[1]["rows"].as_array().unwrap();
+        assert!(
+            rows.len() > 1 && rows.iter().all(|row| row["skipped"].is_null()),
+            "{rows:?}"
+        );
+    }
+}
+
+#[test]
+fn a_report_of_other_options_is_not_gone_on_with() {
+    let place = Place::new();
+    let line = "report --quick --working-set 4M --only segments --out out";
+    place.baio(line).succeeds();
+    let before = place.read("out/report.json");
+    let error = place
+        .baio(&format!("{line} --only request-traces --resume --json"))
+        .fails_with(2)
+        .error();
+    assert!(error["need"].as_str().unwrap().contains("--only=segments"), "{error}");
+    assert_eq!(place.read("out/report.json"), before);
+}
+
+#[test]
+fn somebody_elses_file_is_left_alone() {
+    let place = Place::new();
+    place.write("report.json", b"{\"mine\": true}");
+    let failed = place.baio("report --quick --only segments --json").fails_with(1);
+    assert!(failed.error()["cure"].as_str().unwrap().contains("--out"));
+    assert_eq!(place.read("report.json"), b"{\"mine\": true}");
+    assert_eq!(names_in(&place), ["report.json"]);
+}
+
+#[test]
+fn what_is_shown_fits_a_terminal() {
+    let place = Place::new();
+    let line =
+        "report --quick --working-set 4M --only segments --only request-traces --only random-write --only log-window";
+    let done = place.baio(line).succeeds();
+    let shown = String::from_utf8(done.out().to_vec()).unwrap();
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+    assert!(shown.lines().count() <= 120, "{shown}");
+    for word in ["request-traces", "S20", "marks hold", "report.json"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    assert!(
+        !shown.contains(" stress "),
+        "commands are shown when they are asked for"
+    );
+    // Nothing but a line an experiment.
+    assert_eq!(done.errors().lines().count(), 4, "{}", done.errors());
+}
+
+#[test]
+fn commands_can_be_run_again_while_their_files_are_kept() {
+    let place = Place::new();
+    let line = "report --quick --working-set 4M --only cache-hits --commands --keep --out out";
+    let done = place.baio(line).succeeds();
+    let shown = String::from_utf8(done.out().to_vec()).unwrap();
+    let commands: Vec<&str> = shown.lines().filter(|line| line.starts_with(BAIO)).collect();
+    assert!(commands.iter().any(|command| command.contains(" worker ")), "{shown}");
+    assert!(commands.iter().any(|command| command.contains(" stress ")), "{shown}");
+    for command in commands {
+        let again = Command::new("sh").args(["-c", command]).output().unwrap();
+        assert!(
+            again.status.success(),
+            "{command}: {}",
+            String::from_utf8_lossy(&again.stderr)
+        );
+    }
+}
+
+#[test]
+fn experiments_are_listed_and_none_is_run() {
+    let place = Place::new();
+    let listed = place.baio("report --list --json").succeeds().json();
+    let names: Vec<&str> = listed["experiments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|experiment| experiment["name"].as_str().unwrap())
+        .collect();
+    assert!(
+        names.contains(&"segments") && names.contains(&"volume-scale"),
+        "{names:?}"
+    );
+    let shown = place.baio("report --list").succeeds();
+    let shown = String::from_utf8_lossy(shown.out()).into_owned();
+    assert!(names.iter().all(|name| shown.contains(name)), "{shown}");
+    assert!(names_in(&place).is_empty());
+}
+
+#[test]
+fn two_kept_reports_are_set_side_by_side() {
+    let place = Place::new();
+    let of = |ratio: f64, spread: [f64; 2]| {
+        let row = json!({ "what": "a file", "figure": "requests/s", "peer": "fio", "ratio": ratio, "spread": spread });
+        json!({ "format": 1, "experiments": [{ "name": "one", "rows": [row] }] }).to_string()
+    };
+    place.write("old.json", of(1.0, [0.9, 1.1]).as_bytes());
+    place.write("new.json", of(1.5, [1.4, 1.6]).as_bytes());
+    let beside = place
+        .baio("report --compare old.json new.json --json")
+        .succeeds()
+        .json();
+    assert_eq!(beside["rows"][0]["difference"], "beyond both spreads");
+    assert_eq!(
+        (&beside["rows"][0]["other"], &beside["rows"][0]["this"]),
+        (&json!(1.0), &json!(1.5))
+    );
+    let shown = place.baio("report --compare old.json new.json").succeeds();
+    let shown = String::from_utf8_lossy(shown.out()).into_owned();
+    assert!(
+        shown.contains("1.50 (1.40 to 1.60)") && shown.contains("1 of 1 ratios differ"),
+        "{shown}"
+    );
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+    let error = place
+        .baio("report --compare old.json gone.json --json")
+        .fails_with(1)
+        .error();
+    assert_eq!(error["object"], "gone.json");
+    assert_eq!(names_in(&place).len(), 2, "nothing was made");
+}
+
+/// The processes that a process has started and that run.
+fn children(pid: u32) -> Vec<u32> {
+    let told = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    told.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+fn command_of(pid: u32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).replace('\0', " ")
+}
+
+#[test]
+fn a_report_that_is_killed_takes_its_broker_with_it() {
+    let place = Place::new();
+    let mut report = Command::new(BAIO)
+        .args("report --quick --working-set 4M --only broker --out out".split(' '))
+        .current_dir(place.path("."))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut broker = None;
+    until_so("a broker serves", || {
+        assert!(report.try_wait().unwrap().is_none(), "the report ended before");
+        let serves = |pid: &u32| command_of(*pid).contains(" serve ");
+        broker = children(report.id()).into_iter().find(serves);
+        broker.is_some()
+    });
+    report.kill().unwrap();
+    report.wait().unwrap();
+    let broker = broker.unwrap();
+    // What has ended has no command, also before somebody has taken its status.
+    until_so("its broker ends", || !command_of(broker).contains(" serve "));
+}
+
+#[track_caller]
+fn until_so(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !is_so() {
+        assert!(since.elapsed().as_secs() < 60, "never: {what}");
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn an_interruption_before_the_first_figure_leaves_the_older_report() {
+    let place = Place::new();
+    let older = "report --quick --working-set 4M --only segments --out out";
+    place.baio(older).succeeds();
+    let before = place.read("out/report.json");
+    // Its first experiment first writes a file, which takes longer than a signal.
+    let mut child = Command::new(BAIO)
+        .args("report --working-set 1G --only random-write --out out".split(' '))
+        .current_dir(place.path("."))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until(&mut BufReader::new(child.stderr.take().unwrap()), "1 of 1");
+    send(&child, Signal::INT);
+    let mut shown = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{shown}");
+    assert!(shown.contains("NOT KEPT") && shown.contains("stays"), "{shown}");
+    assert_eq!(place.read("out/report.json"), before);
+
+    // One that is finished takes its place, and it stays beside it.
+    place
+        .baio("report --quick --working-set 4M --only log-window --out out")
+        .succeeds();
+    assert_eq!(place.read("out/report.json.old"), before);
+    assert_eq!(kept(&place)["experiments"][0]["name"], "log-window");
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let place = Place::new();
+    assert!(
+        Command::new("mkfifo")
+            .arg(place.path("pipe"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    // Whoever waits is ended, with another exit status.
+    let waits_no_longer = |line: &str| place.shell(&format!("exec timeout 60 {BAIO} {line}"));
+    for line in ["report --show pipe --json", "report --compare pipe --json"] {
+        let error = waits_no_longer(line).fails_with(1).error();
+        assert_eq!(error["object"], "pipe", "{line}: {error}");
+    }
+    let failed = waits_no_longer("report --quick --only segments --input pipe --out out").fails_with(1);
+    let shown = String::from_utf8_lossy(failed.out()).into_owned();
+    assert!(shown.contains("no regular file"), "{shown}");
+    place.baio("report --show out/report.json --quick").fails_with(2);
+    place.baio("report --show out/report.json --keep").fails_with(2);
+}
+
+/// What there is no room for is refused before anything is measured.
+#[test]
+fn room_is_asked_for_at_the_start() {
+    let place = Place::new();
+    let script = "mkdir tiny && mount -t tmpfs -o size=64m none tiny || { echo none; exit 0; }
+        $BAIO report --quick --only random-read --dir tiny --out out --json; echo; ls -A tiny out";
+    let ended = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .env("BAIO", BAIO)
+        .current_dir(place.path("."))
+        .output();
+    let told = ended.map_or_else(
+        |_| "none".to_owned(),
+        |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
+    );
+    if told.starts_with("none") || told.is_empty() {
+        return support::skip("no tmpfs can be mounted here");
+    }
+    let (error, left) = told.split_once("\n").unwrap();
+    assert!(
+        error.contains("ENOSPC") && error.contains("`random-read` works on"),
+        "{told}"
+    );
+    assert!(error.contains("--working-set"), "{told}");
+    assert_eq!(left.trim(), "out:\n\ntiny:", "nothing was made");
+}
