@@ -1,35 +1,12 @@
 //! Promise: the report's experiments on our own page cache run small, count what the cache did, hold each count to its mark,
 //! and leave nothing behind: no file, no cgroup, no mount. No time is asserted, for a benchmark is no test.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::support::{BAIO, Done, Place};
+use crate::small;
 
-/// A report of one experiment on very little; without a search path there is no fio, and no tool.
 fn report(experiment: &str, with_tools: bool) -> Vec<Value> {
-    report_on("4M", experiment, with_tools)
-}
-
-fn report_on(working_set: &str, experiment: &str, with_tools: bool) -> Vec<Value> {
-    let (place, out) = (Place::new(), Place::new());
-    let line = format!("report --quick --json --working-set {working_set} --only");
-    let mut command = Command::new(BAIO);
-    command
-        .args(line.split(' '))
-        .arg(experiment)
-        .arg("--out")
-        .arg(out.path("."))
-        .current_dir(place.path("."));
-    if !with_tools {
-        command.env("PATH", place.path("."));
-    }
-    let told = Done(command.output().unwrap()).succeeds().json();
-    let left = std::fs::read_dir(place.path(".")).unwrap().count();
-    assert_eq!(left, 0, "working files go");
-    assert_eq!(told["verified"], true);
-    told["experiments"][0]["parts"].as_array().unwrap().clone()
+    small::report(experiment, "--working-set 4M", with_tools)
 }
 
 /// Of a mark that does not depend on time.
@@ -207,7 +184,7 @@ fn one_asynchronous_cleaner_is_compared_with_the_best_of_the_others() {
 /// How many pages are read says which policy was at work, on any machine.
 #[test]
 fn a_policy_of_ones_own_reads_less_than_lru() {
-    let parts = report_on("32M", "own-policy", false);
+    let parts = small::report("own-policy", "--working-set 32M", false);
     assert_eq!(parts.len(), 2, "two patterns");
     let pages = |side: &Value| side["runs"][0]["cache"]["pages_read"].as_u64().unwrap();
     let (own, lru) = (pages(&parts[0]), pages(&parts[0]["against"][0]));

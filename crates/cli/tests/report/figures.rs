@@ -6,32 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{self, BAIO, Done, Place};
+use crate::small;
+use crate::support::{self, BAIO, Place};
 
-/// A report of one experiment on very little; without a search path there is no fio.
-fn report(place: &Place, experiment: &str, with_fio: bool) -> Value {
-    let out = Place::new();
-    let mut command = Command::new(BAIO);
-    command.args([
-        "report",
-        "--quick",
-        "--json",
-        "--working-set",
-        "4M",
-        "--only",
-        experiment,
-    ]);
-    command.arg("--out").arg(out.path(".")).current_dir(place.path("."));
-    if !with_fio {
-        command.env("PATH", place.path("."));
-    }
-    let done = Done(command.output().unwrap()).succeeds();
-    let left = std::fs::read_dir(place.path(".")).unwrap().count();
-    assert_eq!(left, 0, "working files go");
-    let told = done.json();
-    assert_eq!(told["verified"], true);
-    assert_eq!(told["experiments"][0]["name"], experiment);
-    told["experiments"][0]["parts"].clone()
+fn report(experiment: &str, with_fio: bool) -> Vec<Value> {
+    small::report(experiment, "--working-set 4M", with_fio)
 }
 
 #[track_caller]
@@ -50,8 +29,7 @@ fn compared(peer: &Value, figures: &[&str]) {
 
 #[test]
 fn one_file_against_eight_and_no_fio() {
-    let place = Place::new();
-    let parts = report(&place, "random-write", false);
+    let parts = report("random-write", false);
     let command = parts[0]["command"].as_str().unwrap();
     assert!(
         command.contains(" stress ") && command.contains("--rw randwrite --depth 64"),
@@ -72,8 +50,7 @@ fn one_file_against_fio() {
         support::skip("fio is not installed");
         return;
     }
-    let place = Place::new();
-    let parts = report(&place, "random-write", true);
+    let parts = report("random-write", true);
     let fio = &parts[0]["against"][1];
     compared(fio, &["iops_ratio", "cpu_ratio"]);
     assert_eq!(fio["runs"][0]["backend"], "fio io_uring");
@@ -82,10 +59,9 @@ fn one_file_against_fio() {
 
 #[test]
 fn a_service_against_the_callers_own_thread() {
-    let place = Place::new();
-    let parts = report(&place, "service", false);
-    assert_eq!(parts.as_array().unwrap().len(), 2, "two depths");
-    for part in parts.as_array().unwrap() {
+    let parts = report("service", false);
+    assert_eq!(parts.len(), 2, "two depths");
+    for part in parts {
         assert!(part["command"].as_str().unwrap().contains("--service"));
         compared(
             &part["against"][0],

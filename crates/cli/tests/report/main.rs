@@ -7,5 +7,6 @@ mod cache;
 mod figures;
 mod pipelines;
 mod saved;
+mod small;
 mod special;
 mod target;

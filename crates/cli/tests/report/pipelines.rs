@@ -5,41 +5,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-fn baio() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_baio"))
-}
+use crate::small;
+use crate::support::BAIO;
 
-/// Runs one experiment on a few megabytes in an empty directory, which must be empty again. Gives its comparisons.
 fn report(only: &str) -> Vec<Value> {
-    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let output = baio()
-        .args([
-            "report",
-            "--quick",
-            "--json",
-            "--working-set",
-            "4M",
-            "--only",
-            only,
-            "--dir",
-        ])
-        .arg(dir.path())
-        .arg("--out")
-        .arg(out.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(
-        std::fs::read_dir(dir.path()).unwrap().count(),
-        0,
-        "something stayed behind"
-    );
-    let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(answer["verified"], true, "{answer}");
-    match answer["experiments"][0]["parts"].take() {
-        Value::Array(parts) => parts,
-        other => panic!("no parts: {other}"),
-    }
+    small::report(only, "--working-set 4M", true)
 }
 
 /// Every run of every side has made requests, and none has failed.
@@ -96,7 +66,7 @@ fn serve(blocks: u64, mut ended: impl FnMut(std::process::Output)) {
     for pool in [Value::Null, json!(2)] {
         let job =
             json!({ "Server": { "path": path, "blocks": blocks, "connections": 3, "runtime_ms": 50, "pool": pool } });
-        ended(baio().args(["worker", &job.to_string()]).output().unwrap());
+        ended(Command::new(BAIO).args(["worker", &job.to_string()]).output().unwrap());
     }
 }
 

@@ -5,45 +5,22 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-fn baio() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_baio"))
-}
+use crate::small;
+use crate::support::BAIO;
 
-/// Runs one experiment in an empty directory, which must be empty again.
-fn report(only: &str) -> Value {
-    report_with(only, &[])
-}
-
-fn report_with(only: &str, options: &[&str]) -> Value {
-    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let output = baio()
-        .args(["report", "--quick", "--json", "--only", only, "--dir"])
-        .arg(dir.path())
-        .arg("--out")
-        .arg(out.path())
-        .args(options)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(
-        std::fs::read_dir(dir.path()).unwrap().count(),
-        0,
-        "something stayed behind"
-    );
-    let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(answer["verified"], true, "{answer}");
-    answer["experiments"][0]["parts"].take()
+fn report(only: &str) -> Vec<Value> {
+    small::report(only, "", true)
 }
 
 /// Every comparison of these experiments has a mark, which holds or not.
-fn marks(parts: &Value) -> usize {
-    let against = parts.as_array().unwrap().iter().map(|part| &part["against"][0]);
+fn marks(parts: &[Value]) -> usize {
+    let against = parts.iter().map(|part| &part["against"][0]);
     against.filter(|peer| peer["marks"][0]["holds"].is_boolean()).count()
 }
 
 /// Runs a job as the report does.
 fn work(job: &Value) -> Result<Value, String> {
-    let output = baio().args(["worker", &job.to_string()]).output().unwrap();
+    let output = Command::new(BAIO).args(["worker", &job.to_string()]).output().unwrap();
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
@@ -58,10 +35,10 @@ fn reads_of_the_kernels_cache_are_compared_with_pread() {
 /// What is counted of requests, and is no figure of this machine, may be asserted.
 #[test]
 fn a_large_volume_is_measured_in_small() {
-    let parts = report_with("volume-scale", &["--segments", "300"]);
+    let parts = small::report("volume-scale", "--segments 300", true);
     let part = |name: &str| -> &Value {
-        let found = parts.as_array().unwrap().iter().find(|part| part["name"] == name);
-        &found.unwrap_or_else(|| panic!("no {name} in {parts}"))["values"]
+        let found = parts.iter().find(|part| part["name"] == name);
+        &found.unwrap_or_else(|| panic!("no {name} in {parts:?}"))["values"]
     };
     let number = |value: &Value| value.as_f64().unwrap();
     assert_eq!(part("the volume")["segments"], 300);
@@ -91,7 +68,7 @@ fn posted_writes_run_or_say_what_they_need() {
         Some(reason) => assert!(reason.contains("needs "), "{reason}"),
         None => assert_eq!(marks(&parts), 2),
     }
-    let part = |name: &str| parts.as_array().unwrap().iter().find(|part| part["part"] == name);
+    let part = |name: &str| parts.iter().find(|part| part["part"] == name);
     let runs = part("as written").unwrap()["writes"].as_array().unwrap();
     assert!(!runs.is_empty() && runs.iter().all(|run| run["batches"].as_u64().unwrap() > 0));
     let rows = part("as written, on a simulated rotating disk").unwrap()["rows"].as_array();
@@ -101,10 +78,9 @@ fn posted_writes_run_or_say_what_they_need() {
 #[test]
 fn our_log_is_compared_with_threads_that_write() {
     let parts = report("log-appends");
-    let parts = parts.as_array().unwrap();
     // Two sizes with four loads, many threads, random moments; and one record alone.
     assert_eq!(parts.len(), 9);
-    for part in parts {
+    for part in &parts {
         let against = part["against"].as_array().unwrap();
         assert_eq!(against.len(), 2, "{part}");
         let judged = against.iter().flat_map(|peer| peer["marks"].as_array().unwrap()).chain(
@@ -124,8 +100,8 @@ fn our_log_is_compared_with_threads_that_write() {
 #[test]
 fn batches_in_flight_are_compared_on_simulated_devices() {
     let parts = report("log-window");
-    assert_eq!(parts.as_array().unwrap().len(), 4);
-    for part in parts.as_array().unwrap() {
+    assert_eq!(parts.len(), 4);
+    for part in &parts {
         for row in part["rows"].as_array().unwrap() {
             for window in ["window_1", "window_2", "window_4"] {
                 assert!(row[window]["appends_per_second"].as_f64().unwrap() > 0.0, "{row}");
@@ -175,7 +151,12 @@ fn buffered_writes_end_and_their_threads_are_counted() {
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
     // The side of ours of `buffered-writes`.
     let line = "--rw randwrite --mode kernel --request-size 64K --depth 16 --runtime 50ms --backend threads --json";
-    let output = baio().arg("stress").arg(&path).args(line.split(' ')).output().unwrap();
+    let output = Command::new(BAIO)
+        .arg("stress")
+        .arg(&path)
+        .args(line.split(' '))
+        .output()
+        .unwrap();
     let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(measured["errors"], 0);
     assert!(measured["submit_latency_us"]["p999"].is_number());
