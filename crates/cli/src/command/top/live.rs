@@ -69,15 +69,29 @@ pub(super) fn run(watched: Watched) -> Result<(), Failure> {
     baio_process::thread::named("guard").start(guard).map_err(failed)?;
 
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let heard = || signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));
-    let ended = show(&mut terminal, &volume, &looks, || heard().is_some());
-    drop(terminal); // It shows its cursor again.
+    let ended = show(&mut terminal, &volume, &looks, || heard(&signals).is_some());
+    // Where it cannot show its cursor again its drop would say so, and panic where that cannot be said either, as on a terminal that is gone.
+    match terminal.show_cursor() {
+        Ok(()) => drop(terminal),
+        Err(_) => std::mem::forget(terminal),
+    }
     let restored = ratatui::try_restore().map_err(failed);
-    if let Some((signal, _)) = heard() {
+    if let Some(signal) = ends_by(&signals) {
         // Whoever waits for this process sees the signal.
-        end_by(*signal);
+        end_by(signal);
     }
     ended.and(restored)
+}
+
+/// The signal that was heard.
+fn heard(signals: &[(i32, Arc<AtomicBool>)]) -> Option<i32> {
+    let heard = signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));
+    heard.map(|(signal, _)| *signal)
+}
+
+/// The same; that of a terminal that is gone may come later than its failures, or never.
+fn ends_by(signals: &[(i32, Arc<AtomicBool>)]) -> Option<i32> {
+    heard(signals).or_else(|| is_gone().then_some(SIGHUP))
 }
 
 /// Ends the program where the loop that shows does not: it stays in `crossterm` for ever once its terminal is gone.
@@ -85,9 +99,7 @@ fn guard(signals: &[(i32, Arc<AtomicBool>)]) {
     let mut late = 0;
     loop {
         std::thread::sleep(INTERVAL);
-        let heard = signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));
-        let signal = heard.map(|(signal, _)| *signal).or_else(|| is_gone().then_some(SIGHUP));
-        let Some(signal) = signal else { continue };
+        let Some(signal) = ends_by(signals) else { continue };
         // Once more, so that a loop that is there still leaves the terminal as it was.
         if late > 0 {
             end_by(signal);
