@@ -112,6 +112,7 @@ impl Drop for Scsi {
     }
 }
 
+const NULLS: &str = "/sys/kernel/config/nullb";
 const NULL: &str = "/sys/kernel/config/nullb/nullb7";
 
 struct Null(PathBuf);
@@ -122,6 +123,9 @@ fn set_null(name: &str, value: &str) -> Result<(), Failure> {
 }
 
 pub(super) fn null(has_fua: bool) -> Result<Box<dyn Rig>, Failure> {
+    if !Path::new(NULLS).exists() {
+        return Err("this kernel has no null_blk (modules null_blk, configfs)".into());
+    }
     let _ = fs::remove_dir(NULL);
     fs::create_dir(NULL).map_err(|error| format!("{NULL}: {error}"))?;
     // It goes when this returns without it.
