@@ -47,7 +47,7 @@ reason() { # line
     *"cargo +nightly"*) echo "it needs a nightly toolchain" ;;
     *" STORY" | *BAIO_SCHEDULES=*) echo "it is for whoever hunts a failure" ;;
     *"--test planted_faults"* | *"--test schedules"*) echo "a step of .ci/run of its own" ;;
-    *"--example echo "*) echo "it serves until it is stopped; crates/baio/tests/local_io.rs talks to it" ;;
+    *"--example echo "*) echo "it serves until it is stopped; crates/baio/tests/links/local_io.rs talks to it" ;;
     "benches/peers/"*) echo "it measures for minutes, and needs the peers' crates" ;;
     *"/run/baio/"*) echo "it needs the broker of an installed service" ;;
     *"/run/mail/metrics.sock"*) echo "it needs a program that has opened that socket" ;;

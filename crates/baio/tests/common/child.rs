@@ -6,6 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+#[path = "../../../../tests/test_name.rs"]
+mod test_name;
+
+pub(crate) use test_name::TestName;
+
 const ROLE: &str = "BAIO_TEST_CHILD";
 
 /// What this process was given to work on, if it is the child.
@@ -14,9 +19,9 @@ pub(crate) fn given() -> Option<PathBuf> {
 }
 
 /// Runs `test` of this binary as a child that is given `path`, and kills it so long after its first line: what it told.
-pub(crate) fn told_until_killed<const N: usize>(test: &str, path: &Path, after: Duration) -> Vec<[u64; N]> {
+pub(crate) fn told_until_killed<const N: usize>(test: TestName, path: &Path, after: Duration) -> Vec<[u64; N]> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .args([test.0, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

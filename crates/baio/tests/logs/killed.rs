@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baio::{Access, Backend, File, Identity, Link, Log, LogOptions, Lsn, Options, Remote};
 
-use crate::child;
+use crate::child::{self, TestName};
 use crate::rig::{Place, Rig, payloads};
 
 const ROUNDS: u64 = 8;
@@ -68,7 +68,7 @@ fn what_was_acknowledged_survives_sigkill() {
         drop(rig.opened(&link).create_log(&options()).wait().unwrap());
         link.close().unwrap();
         let told = child::told_until_killed(
-            "killed::what_was_acknowledged_survives_sigkill",
+            TestName::of(what_was_acknowledged_survives_sigkill),
             &rig.volume,
             Duration::from_millis(3 + round * 17 % 60),
         );
@@ -132,7 +132,7 @@ fn a_program_that_is_killed_at_its_first_start_starts_again() {
         let mut durable = 0;
         for kill in 0..1 + round % 2 {
             let told = child::told_until_killed(
-                "killed::a_program_that_is_killed_at_its_first_start_starts_again",
+                TestName::of(a_program_that_is_killed_at_its_first_start_starts_again),
                 &path,
                 Duration::from_micros(1000 * (round * 7 % 40) + 300 * kill),
             );

@@ -1,15 +1,13 @@
 //! Readers and writers over a range: any beginning, end and flush, in every mode, on both links. What fails: `streams_over_bad_disks.rs`.
 
-#![cfg(all(feature = "futures-io", feature = "tokio"))]
-
-mod common;
-
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use baio::{Backend, Config, Durability, File, Link, Local, Mode, OpenOptions, Options, Reader, Remote};
-use common::stream::{PIECE, bytes, futures_io_write, write};
 use futures_util::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+use crate::common;
+use crate::common::stream::{PIECE, bytes, futures_io_write, write};
 
 fn options(arena_bytes: usize) -> Options {
     Options {

@@ -1,12 +1,11 @@
 //! Closing a link leaves nobody waiting for ever: what is under way ends, and whoever waits is woken and told.
 
-mod common;
-
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
 use baio::{Backend, Fault, Link};
-use common::Wakes;
+
+use crate::common::{self, Wakes};
 
 #[test]
 fn a_future_that_is_under_way_is_woken_and_told() {

@@ -1,15 +1,14 @@
 //! Who waits is told, and who has nothing to wait for is not held up: places that others free, outcomes that were taken, tickets
 //! polled elsewhere, requests that no entry can tell.
 
-mod common;
-
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use baio::{Backend, Link, Memory, Remote, SegmentOp, StatusWord, Vectored, Wait};
 use baio_engine::Region;
-use common::{Wakes, gate, remote};
+
+use crate::common::{self, Wakes, gate, remote};
 
 const GUARD: Duration = Duration::from_secs(20);
 

@@ -1,7 +1,7 @@
 //! The example of a B-tree on the buffer pool does what it says: what a transaction has committed is there after a power cut at any
 //! moment, what was not is not, and a transaction that fails leaves nothing behind.
 
-#[path = "../examples/btree.rs"]
+#[path = "../../examples/btree.rs"]
 #[allow(dead_code, reason = "its command line is run as a program")]
 mod btree;
 

@@ -1,8 +1,6 @@
 //! A future is never pending for ever: not when its request is refused at once, not when something else reaps its
 //! completion, not when the driver leaves; and an outcome goes to whoever waits for it.
 
-mod common;
-
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,12 +13,13 @@ use baio::{
     Backend, Buffer, CreateOptions, Done, Failed, Fault, File, Link, Local, Memory, Request, Segment, SegmentOp,
     StatusWord, Ticket, Wait,
 };
-use common::gate::Gate;
-use common::story::tell_of;
-use common::{Wakes, begun};
 use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
+
+use crate::common::gate::Gate;
+use crate::common::story::tell_of;
+use crate::common::{self, Wakes, begun};
 
 #[test]
 fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {

@@ -1,7 +1,5 @@
 //! Requests carry buffers of many kinds, on both links: what went in comes out.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +8,8 @@ use baio::{
     SegmentOp,
 };
 use baio_engine::Foreign;
+
+use crate::common;
 
 const TEXT: &[u8; 27] = b"the bytes that are written\n";
 

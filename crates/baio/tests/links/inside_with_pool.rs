@@ -1,7 +1,5 @@
 //! What runs inside of `with_pool` may reach futures of its own local link, and poll or drop them there: none of them loses what it has.
 
-mod common;
-
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +7,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use baio::{Backend, Buffer, Link, Local, Request};
-use common::begun;
-use common::story::tell_of;
+
+use crate::common::story::tell_of;
+use crate::common::{self, begun};
 
 type Ends = Pin<Box<dyn Future<Output = ()>>>;
 type Read = Pin<Box<Request<Local, Buffer>>>;

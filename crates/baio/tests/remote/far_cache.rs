@@ -1,13 +1,12 @@
 //! The promise: clients of a broker share one page cache. What several of them read is read from the device once, and one that reads
 //! through much more than the cache holds does not cost another one the pages that it uses again and again.
 
-mod common;
-
 use std::sync::Barrier;
 
 use baio::{Access, CacheConfig, Durability, Link, Pattern, Policy, Remote, Segment};
-use common::broker::Served;
-use common::segment;
+
+use crate::common::broker::Served;
+use crate::common::segment;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;

@@ -1,13 +1,12 @@
 //! The promise: a segment's `discard`, `zero` and `fence` do over both links what they say: the ranges read as zeros, and a fence
 //! ends behind the writes before it.
 
-mod common;
-
 use baio::{
     Access, Backend, CreateOptions, Durability, Fault, Link, Local, Segment, SegmentOp, SegmentRequest, Status,
     StatusWord,
 };
-use common::remote;
+
+use crate::common::{self, remote};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 16;

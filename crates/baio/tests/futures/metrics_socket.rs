@@ -1,8 +1,6 @@
 //! Promise: a metrics socket answers whoever may connect, with the figures of that moment, whatever other peers do; it replaces
 //! what a dead process left, nothing else, and leaves nothing.
 
-#![cfg(feature = "metrics")]
-
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};

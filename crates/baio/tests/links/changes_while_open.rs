@@ -1,11 +1,10 @@
 //! A segment that is open, and busy, is resized, moved and renamed: handles stay valid, what was written stays, and what
 //! was gained reads as zero; on both links.
 
-mod common;
-
 use baio::{Access, Backend, CreateOptions, Durability, Link, ResizeOptions, Segment};
-use common::remote;
 use futures_util::future::join_all;
+
+use crate::common::{self, remote};
 
 const PAGE: usize = 4096;
 const PAGES: u64 = 64;

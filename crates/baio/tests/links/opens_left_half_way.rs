@@ -1,14 +1,14 @@
 //! An open may wait for as long as another likes, as that of a pipe does. It holds up no close, and once it is left and the link is closed
 //! it changes nothing.
 
-mod common;
-
 use std::future::Future;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use baio::{File, Link, Local, Remote, Wait};
-use common::story::tell_of;
+
+use crate::common;
+use crate::common::story::tell_of;
 
 fn a_close_leaves_many_that_hang<L: Link>(link: L) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

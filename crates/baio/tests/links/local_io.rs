@@ -1,7 +1,5 @@
 //! Sockets, pipes and timers in the loop of a local link, beside its files.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
@@ -17,6 +15,8 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::stream::FuturesUnordered;
 
+use crate::common;
+
 /// Each test on each of these; one that cannot start here is skipped by name.
 macro_rules! on_each_backend {
     ($($test:ident)*) => {
@@ -28,7 +28,7 @@ macro_rules! on_each_backend {
         mod $backend {
             $(#[test]
             fn $test() {
-                match baio::Local::new_with(&super::common::options(baio::Backend::$choice, 64)) {
+                match baio::Local::new_with(&crate::common::options(baio::Backend::$choice, 64)) {
                     Ok(link) => super::$test(link),
                     Err(error) => println!("SKIPPED: {}: {error}", stringify!($test)),
                 }
@@ -338,7 +338,7 @@ fn who_waits_for_a_slot_is_called_off(link: Local) {
 }
 
 #[allow(dead_code)]
-#[path = "../examples/echo.rs"]
+#[path = "../../examples/echo.rs"]
 mod echo;
 
 /// The example, with clients of their own threads.

@@ -1,9 +1,9 @@
 //! The promise: an open that truncates cuts the file for the page cache too, whether the file is open elsewhere or was closed a moment ago
 //! with pages that are not written yet.
 
-mod common;
-
 use baio::{Durability, Local, OpenOptions};
+
+use crate::common;
 
 fn cached() -> OpenOptions {
     OpenOptions::new().write().create().cached()

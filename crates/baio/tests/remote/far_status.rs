@@ -1,9 +1,8 @@
 //! The promise: a link to a broker shows who uses it, and how much; one to no broker says that there is none.
 
-mod common;
-
 use baio::{Access, CreateOptions, Link, Remote};
-use common::broker::Served;
+
+use crate::common::broker::Served;
 
 #[test]
 fn who_uses_it_and_how_much() {

@@ -2,14 +2,14 @@
 //! service: what is written is read, a sync or a close makes it safe, a deadline answers with the memory, and refusals say the
 //! same.
 
-mod common;
-
 use std::path::Path;
 
 use baio::{
     Access, Backend, Buffer, CacheConfig, Durability, Error, Fault, Link, Local, Mode, Options, Remote, ResizeOptions,
     Segment,
 };
+
+use crate::common;
 
 const PAGE: usize = 4096;
 

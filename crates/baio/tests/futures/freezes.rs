@@ -1,11 +1,11 @@
 //! A freeze, and a write that waits for its thaw, come to their end whoever drives the link and wherever the freeze is dropped.
 
-mod common;
-
 use std::time::Duration;
 
 use baio::{FrozenVolume, Link, Local, Remote, Segment};
-use common::story::tell_of;
+
+use crate::common;
+use crate::common::story::tell_of;
 
 /// Where and when a freeze is dropped.
 #[derive(Clone, Copy)]

@@ -1,18 +1,16 @@
 //! Readers and writers over a disk that fails: an error is told once and in its place, nothing of what failed stays under way, and what was
 //! closed is safe.
 
-#![cfg(all(feature = "futures-io", feature = "tokio"))]
-
-mod common;
-
 use std::pin::Pin;
 use std::task::Poll;
 
 use baio::{Config, Core, Format, Identity, Link, Local, Segment};
 use baio_engine::Engine;
 use baio_engine::sim::{Disk, Fault, Faults, Sim, Trigger};
-use common::stream::{PIECE, bytes, futures_io_write, write};
 use futures_util::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::common;
+use crate::common::stream::{PIECE, bytes, futures_io_write, write};
 
 /// A volume on a simulated disk, with a segment of 1 MiB whose bytes are these.
 fn simulated(content: &[u8]) -> (Disk, Local, Segment<Local>) {

@@ -1,9 +1,7 @@
 //! The example of a key-value store does what it says: what it acknowledged is there after SIGKILL at any moment, also in the middle of
 //! beginning its log anew.
 
-#[path = "common/child.rs"]
-mod child;
-#[path = "../examples/kv.rs"]
+#[path = "../../examples/kv.rs"]
 #[allow(dead_code, reason = "its command line is run as a program")]
 mod kv;
 
@@ -15,6 +13,8 @@ use std::time::Duration;
 
 use baio::{Access, CreateOptions, Format, Link, Remote};
 use kv::Store;
+
+use crate::child::{self, TestName};
 
 const THREADS: u64 = 4;
 const KEYS: u64 = 16;
@@ -73,7 +73,7 @@ fn what_was_put_survives_sigkill() {
     let mut safe: BTreeMap<u64, u64> = BTreeMap::new();
     for round in 0..6 {
         let after = Duration::from_millis(100 + round * 70);
-        let told = child::told_until_killed("what_was_put_survives_sigkill", &path, after);
+        let told = child::told_until_killed(TestName::of(what_was_put_survives_sigkill), &path, after);
         safe.extend(told.into_iter().map(<(u64, u64)>::from));
         let link = Remote::open(&path).unwrap();
         let store = Store::open(&link.open_segment("kv", Access::Write).wait().unwrap()).unwrap();

@@ -1,14 +1,13 @@
 //! Polling only queues: sixty-four joined futures reach the kernel in one call. And a future that nobody drives says so
 //! instead of waiting for ever. What both links promise is asked of both.
 
-mod common;
-
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
 use baio::{Backend, Fault, Link, SegmentOp, Status, StatusWord, Ticket, Wait};
-use common::remote;
 use futures_util::future::join_all;
+
+use crate::common::{self, remote};
 
 fn one_submission<L: Link>(volume: &L) {
     let segment = common::segment(volume, "many", 1 << 20);

@@ -1,8 +1,6 @@
 //! A waker may do anything, even drop other futures of the same link, and so may the drop of a waker: both happen when the
 //! core is not borrowed.
 
-mod common;
-
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use baio::{Backend, Buffer, File, Link, Local, Operation, Request, Wait};
-use common::story::tell_of;
+
+use crate::common;
+use crate::common::story::tell_of;
 
 type Futures = Rc<RefCell<Vec<Pin<Box<Request<Local, Buffer>>>>>>;
 

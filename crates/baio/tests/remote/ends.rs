@@ -1,8 +1,6 @@
 //! However a service ends, nobody waits for ever: not the futures under way, not those that wait for a place, not a thread
 //! in `wait` or `turn`, not an operation. Each gets an error with a cure, and what memory can come back does.
 
-mod common;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,9 +10,10 @@ use baio::{
     Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Remote, Request, Segment, SegmentOp, Status, StatusWord,
     Wait,
 };
-use common::Wakes;
-use common::gate::{self, Gate};
 use futures_util::future::join_all;
+
+use crate::common::gate::{self, Gate};
+use crate::common::{self, Wakes};
 
 type Reads = Vec<Pin<Box<Request<Remote, Buffer>>>>;
 type Ended = Result<Done<Buffer>, Failed<Buffer>>;

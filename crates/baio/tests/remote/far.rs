@@ -1,9 +1,5 @@
 //! The promise: a link to a broker is a link like any other.
 
-mod common;
-#[path = "far/memory.rs"]
-mod memory;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,10 +8,11 @@ use baio::{
     Access, CreateOptions, Durability, Fault, Link, Memory, Mode, Remote, ResizeOptions, SegmentOp, StatusWord,
     Vectored, Wait,
 };
-use common::broker::Served;
-use common::{begun, segment};
 
-const MIB: u64 = 1 << 20;
+use crate::common::broker::Served;
+use crate::common::{self, begun, segment};
+
+pub(crate) const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_days_work() {

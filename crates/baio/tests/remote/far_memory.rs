@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use baio::{Buffer, Done, Failed, Fault, Link, Mode, Remote, Request, Segment};
 
-use super::MIB;
 use crate::common::broker::Served;
 use crate::common::segment;
+use crate::far::MIB;
 
 /// Memory that is not the arena's, of every kind, for reads and writes, direct and cached.
 #[test]

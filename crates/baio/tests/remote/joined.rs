@@ -1,8 +1,6 @@
 //! Over a service thread refusals answer as they do locally, tickets and memory of strangers do no harm, operations go on beside
 //! requests, and what differs are the auto traits only.
 
-mod common;
-
 use std::future::Future;
 use std::task::{Context, Poll};
 
@@ -10,7 +8,8 @@ use baio::{
     Access, Backend, Buffer, CreateOptions, Durability, Error, Fault, Link, Local, Operation, Remote, Request, Segment,
     SegmentInfo, SegmentOp, Ticket, Wait,
 };
-use common::remote;
+
+use crate::common::{self, remote};
 
 const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}

@@ -1,16 +1,15 @@
 //! Many threads share one link: each byte that comes back is the one that was written, whoever reaps for whom; futures are
 //! dropped at random meanwhile; wakers do what they like.
 
-mod common;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use baio::{Backend, Buffer, Link, Remote, Request, Segment, SegmentOp, Wait};
-use common::remote;
 use futures_util::future::{Either, join_all, select};
+
+use crate::common::{self, remote};
 
 /// SplitMix64: the seed is the replay.
 struct Random(u64);

@@ -1,0 +1,13 @@
+//! A service thread, and a broker: who waits for it, who shares it, how it ends.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod ends;
+mod far;
+mod far_cache;
+mod far_memory;
+mod far_status;
+mod joined;
+mod threads;
+mod waits;
