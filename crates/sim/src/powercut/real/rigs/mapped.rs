@@ -99,7 +99,7 @@ impl Rig for Flakey {
 }
 
 /// Of the pool, at first. A neighbour takes what is left of it.
-const POOL_BYTES: u64 = 10 << 20;
+const POOL_BYTES: u64 = DEVICE_BYTES + (4 << 20);
 /// It is grown by so much, after each time that it was full.
 const GROWN_BYTES: u64 = 4 << 20;
 
