@@ -217,7 +217,7 @@ impl File {
                 let error = SetupError::new("write in any order to", self.name().to_owned(), Errno::EOPNOTSUPP);
                 let error = error.need("a device that takes writes in any order; this one is zoned (host-managed)");
                 Err(error.cure(
-                    "put between what makes such a device of it (dm-zoned: `dmzadm --format`, `dmzadm --start`), or a file system that knows zones (f2fs, btrfs), and work in a file there",
+                    "put between what makes such a device of it (dm-zoned: `dmzadm --format`, `dmzadm --start`), or a file system that knows zones (f2fs, btrfs), and work in a file there; of a dm-linear over its conventional zones alone Linux tells since 6.10 that it takes any order",
                 ))
             }
             _ => Ok(()),

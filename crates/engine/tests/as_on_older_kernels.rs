@@ -13,7 +13,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Choice, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Request, Time, Vectored, Wait, kernel,
+    Caching, Choice, Config, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Region, Request, Time,
+    Vectored, Wait, kernel,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -105,6 +106,57 @@ fn what_may_not_be_registered_is_done_without() {
             }
         };
         std::thread::spawn(filtered).join().unwrap();
+    }
+}
+
+type Told = Vec<(&'static str, Result<(), String>)>;
+
+/// What a ring has, and what it lacks and why; then the lines found lacking until now.
+fn told() -> (Told, Vec<&'static str>) {
+    let config = Config {
+        register_arena: true,
+        ..config(Choice::Uring)
+    };
+    let features = Engine::new(&config).expect("a ring").explain().features;
+    Region::create(4096).expect("memory");
+    (features, kernel::lacking().map(|line| line.name).collect())
+}
+
+/// A policy that refuses something is told as that: a newer kernel would not give it.
+#[test]
+fn what_is_refused_is_not_told_as_missing() {
+    const NOEXEC_SEAL: u32 = 8;
+    // A child of its own: what has been found lacking is its process's.
+    if ring().is_none() || !is_on(" ", "what_is_refused_is_not_told_as_missing") {
+        return;
+    }
+    let (before, lacking) = told();
+    for (refused, costs) in [
+        (4, &["late_event_fd", "defer_taskrun"][..]),
+        (5, &["late_event_fd", "defer_taskrun"]),
+        (8, &["truncate", "registered_lists"]),
+        (19, &["bounded_workers"]),
+        (20, &["registered_ring"]),
+    ] {
+        let filtered = || {
+            let calls = [
+                (libc::SYS_io_uring_register, filter::Which::Argument(1, refused)),
+                (libc::SYS_memfd_create, filter::Which::Bits(1, NOEXEC_SEAL)),
+            ];
+            filter::forbid_some(&calls, Errno::EPERM.raw());
+            told()
+        };
+        let (after, lacking_after) = std::thread::scope(|scope| scope.spawn(filtered).join().unwrap());
+        assert_eq!(lacking_after, lacking, "{refused}");
+        for ((name, had), (_, has)) in before.iter().zip(&after) {
+            match has {
+                Err(why) if had.is_ok() => assert!(why.contains("EPERM"), "{refused}: {name}: {why}"),
+                _ => assert!(
+                    has == had && !(had.is_ok() && costs.contains(name)),
+                    "{refused}: {name}: {has:?}"
+                ),
+            }
+        }
     }
 }
 

@@ -210,8 +210,11 @@ fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
     let memory = |flags| baio_process::descriptor::memory("baio-region", flags);
     let mut sealed = None;
     kernel::tried(Feature::NoexecSeal, || {
-        sealed = memory(flags | MemfdFlags::NOEXEC_SEAL).ok();
-        sealed.is_some()
+        let made = memory(flags | MemfdFlags::NOEXEC_SEAL);
+        // Whatever else a system refuses it for, it knows the flag.
+        let is_known = !matches!(made, Err(rustix::io::Errno::INVAL));
+        sealed = made.ok();
+        is_known
     });
     let fd = match sealed {
         Some(made) => made,

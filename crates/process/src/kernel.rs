@@ -58,7 +58,7 @@ pub struct Line {
 table! {
     Ring = "ring", "5.11",
         "an io_uring that can be waited for with a limit (`IORING_ENTER_EXT_ARG`)",
-        "the features that its set-up tells, and a no-op that goes round",
+        "the features that its set-up tells, and a no-op that is waited for with a limit",
         "no uring: Linux AIO, else threads";
     BoundedWorkers = "bounded_workers", "5.15",
         "a limit on a ring's threads in the kernel (`IORING_REGISTER_IOWQ_MAX_WORKERS`)",
@@ -78,7 +78,7 @@ table! {
         "the batch goes on with another system call";
     RegisteredRing = "registered_ring", "5.18",
         "a ring is entered by a number of its thread's (`IORING_REGISTER_RING_FDS`)",
-        "asked for at the start",
+        "asked for at the start, and entered by it once",
         "by its descriptor, a little slower";
     RegisteredFiles = "registered_files", "5.19",
         "an empty table of files (`IORING_RSRC_REGISTER_SPARSE`)",

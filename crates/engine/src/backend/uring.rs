@@ -50,7 +50,7 @@ use beside::Beside;
 use entrance::Entrance;
 use entries::Entries;
 use ready::Ready;
-use setup::{Sleeps, build, explain_refusal, feature_of};
+use setup::{build, explain_refusal, feature_of};
 
 pub(crate) const NAME: &str = "uring";
 
@@ -66,6 +66,9 @@ const _: () = assert!(SENT_ONCE >= Config::SLOTS_MAX as u64);
 
 /// Files that can be registered at a time, two descriptions each.
 const FILES: u32 = 64;
+
+/// A no-op has ended long before.
+const PROVEN: Duration = Duration::from_secs(60);
 
 /// How long a turn that may sleep rests when the kernel takes no entry for want of memory.
 const REFUSED: Duration = Duration::from_millis(1);
@@ -116,19 +119,36 @@ struct Knows {
     lists: bool,
     /// What came with the same kernel as [`Feature::LateEventFd`].
     messages: bool,
+    /// The kernel was asked, and this is what it said.
+    refused: Option<Errno>,
 }
 
 impl Knows {
     fn of(ring: &IoUring) -> Knows {
         let mut probe = Probe::new();
-        if ring.submitter().register_probe(&mut probe).is_err() {
-            return Knows::default();
+        if let Err(error) = ring.submitter().register_probe(&mut probe) {
+            return Knows {
+                refused: Some(Errno::of(&error)),
+                ..Knows::default()
+            };
         }
         let all = |codes: &[u8]| codes.iter().all(|code| probe.is_supported(*code));
         Knows {
             truncate: all(&[opcode::Ftruncate::CODE]),
             lists: all(&[opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE]),
             messages: all(&[opcode::MsgRingData::CODE]),
+            refused: None,
+        }
+    }
+
+    /// For `explain`.
+    fn feature_of(&self, feature: Feature, known: bool) -> (&'static str, Result<(), String>) {
+        match self.refused {
+            Some(errno) if !kernel::is_taken_away(feature) => {
+                let why = format!("the operations of the ring cannot be asked for: {errno}");
+                (feature.line().name, Err(why))
+            }
+            _ => feature_of(feature, known),
         }
     }
 }
@@ -136,15 +156,15 @@ impl Knows {
 impl Uring {
     pub(crate) fn new(slots: u32, affinity: Affinity) -> Result<Uring, SetupError> {
         let slots = slots.max(1);
-        let (mut ring, mut features) = build(slots, affinity, Sleeps::ByEventFd)?;
+        let (mut ring, mut features) = build(slots, affinity, None)?;
         let knows = Knows::of(&ring);
         let mut ready = Ready::of(&mut ring, &features, knows.messages);
-        if ready.is_none() {
+        if let Err(why) = &ready {
             drop(ring);
-            (ring, features) = build(slots, affinity, Sleeps::OnTheRing)?;
+            (ring, features) = build(slots, affinity, Some(why))?;
             ready = Ready::of(&mut ring, &features, knows.messages);
         }
-        let ready = ready.ok_or_else(|| explain_refusal(Errno::EPERM))?;
+        let ready = ready.map_err(|_| explain_refusal(Errno::EPERM))?;
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,
@@ -176,17 +196,17 @@ impl Uring {
         Ok(uring)
     }
 
-    /// A ring that can be set up may still be blocked at its first enter (seccomp), so one no-op goes round.
+    /// A ring that can be set up may still be blocked at its first enter (seccomp), or at the first with a limit, so one no-op goes round.
     fn prove(&mut self) -> Result<(), SetupError> {
         let nop = opcode::Nop::new().build().user_data(IGNORED);
         // SAFETY: a no-op refers to no memory.
         let pushed = unsafe { self.ring.submission().push(&nop) };
         let entered = pushed
             .map_err(|_| Errno::EBUSY)
-            .and_then(|()| self.ring.submit_and_wait(1).map_err(|e| Errno::of(&e)));
+            .and_then(|()| self.enter_once(1, Some(&Timespec::from(PROVEN))));
         self.system_calls += 1;
         self.ring.completion().for_each(drop);
-        entered.map(drop).map_err(explain_refusal)
+        entered.map_err(explain_refusal)
     }
 
     /// Asks for what is good to have; a refusal costs speed only.
@@ -199,9 +219,9 @@ impl Uring {
         let limits = &mut [WORKERS_MAX, WORKERS_MAX];
         let workers = asked(Feature::BoundedWorkers, || submitter.register_iowq_max_workers(limits));
         let registered = self.entrance.register(&self.ring);
-        let truncates = feature_of(Feature::Truncate, self.knows.truncate);
+        let truncates = self.knows.feature_of(Feature::Truncate, self.knows.truncate);
         self.beside = truncates.1.is_err().then(Beside::default);
-        self.system_calls += 4;
+        self.system_calls += 5;
         self.features.push((Feature::RegisteredFiles.line().name, files));
         self.features.push((Feature::BoundedWorkers.line().name, workers));
         self.features.push((Feature::RegisteredRing.line().name, registered));
@@ -374,7 +394,7 @@ fn asked(feature: Feature, ask: impl FnOnce() -> std::io::Result<()>) -> Result<
             kernel::has(feature, false);
             feature.missing()
         }
-        _ => error.to_string(),
+        errno => errno.to_string(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! A seccomp filter on one thread: what a kernel, a container or a policy may refuse is refused here.
 
+#![allow(unsafe_code)]
 #![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
 
 /// From now on these system calls fail with `errno` in this thread, and in those that it starts.
@@ -16,6 +17,8 @@ pub(crate) enum Which {
     Argument(u32, u32),
     /// Whose argument of this place has one of these bits.
     Bits(u32, u32),
+    /// Whose argument of this place is this or higher.
+    From(u32, u32),
 }
 
 /// As [`forbid`], by number and argument.
@@ -23,26 +26,19 @@ pub(crate) fn forbid_some(calls: &[(libc::c_long, Which)], errno: i32) {
     set(program(calls, libc::SECCOMP_RET_ERRNO | errno as u32));
 }
 
-/// From now on every system call that is younger than Linux 5.4, known or to come, fails with `errno`. Numbers have been the same on all
-/// architectures since.
-pub(crate) fn forbid_the_young(errno: i32) {
-    const FIRST: u32 = libc::SYS_close_range as u32;
-    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+/// From now on the calls of this number and every higher one fail with `errno`.
+pub(crate) fn forbid_from(first: libc::c_long, errno: i32) {
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
-        jt,
+        jt: 0,
         jf,
         k,
     };
     set(vec![
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, FIRST),
-        step(
-            libc::BPF_RET | libc::BPF_K,
-            0,
-            0,
-            libc::SECCOMP_RET_ERRNO | errno as u32,
-        ),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, first as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
     ]);
 }
 
@@ -82,6 +78,7 @@ fn program(calls: &[(libc::c_long, Which)], verdict: u32) -> Vec<libc::sock_filt
             Which::All => (0, equal, call as u32),
             Which::Argument(place, value) => (16 + 8 * place, equal, value),
             Which::Bits(place, bits) => (16 + 8 * place, libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, bits),
+            Which::From(place, first) => (16 + 8 * place, libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, first),
         };
         steps.extend([
             load(0),

@@ -91,7 +91,7 @@ impl Entrance {
             }
             Ok(()) => {
                 self.place = Some((update.place, here));
-                Ok(())
+                self.prove(ring)
             }
             Err(Errno::EBUSY) => Err("this thread has as many as there can be".into()),
             // What it says to what it does not know.
@@ -101,6 +101,16 @@ impl Entrance {
             }
             Err(errno) => Err(errno.to_string()),
         }
+    }
+
+    /// A place that was given may still be one that nobody may enter by.
+    fn prove(&mut self, ring: &IoUring) -> Result<(), String> {
+        // SAFETY: nothing is submitted.
+        let entered = unsafe { self.enter(ring, 0, 0, EnterFlags::empty(), None::<&()>) };
+        entered.map_err(|errno| {
+            self.unregister(ring);
+            format!("the ring cannot be entered by it: {errno}")
+        })
     }
 
     /// Gives the place back, or leaves it for the thread that got it.

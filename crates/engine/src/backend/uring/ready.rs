@@ -40,31 +40,49 @@ const YOUNG: [Feature; 4] = [
 pub(super) struct Ready {
     /// May an event fd be registered while requests are under way, and again?
     is_late: bool,
-    /// Its ring's own descriptor is none to sleep on.
-    defers: bool,
+    /// Why not.
+    why_early: Option<String>,
     /// Registered; none before somebody asks, or where that is refused.
     completed: Option<OwnedFd>,
     either: Option<OwnedFd>,
 }
 
 impl Ready {
-    /// Of a ring that has nothing under way, on a kernel that `knows_messages`. `None`: an outside loop would sleep through completions.
-    pub(super) fn of(ring: &mut IoUring, features: &Features, knows_messages: bool) -> Option<Ready> {
+    /// Of a ring that has nothing under way, on a kernel that `knows_messages`.
+    ///
+    /// # Errors
+    /// An outside loop would sleep through completions; why no event fd can be had that tells of them.
+    pub(super) fn of(ring: &mut IoUring, features: &Features, knows_messages: bool) -> Result<Ready, String> {
         let found_late = knows_messages || YOUNG.iter().any(|flag| was_taken(features, *flag));
         let mut ready = Ready {
             is_late: kernel::has(Feature::LateEventFd, found_late),
-            defers: was_taken(features, Feature::DeferTaskrun),
+            why_early: None,
             completed: None,
             either: None,
         };
         ring.completion().disable_eventfd();
-        let registered = ready.register(ring).is_ok();
-        if ready.is_late && registered && ring.submitter().unregister_eventfd().is_ok() {
-            ready.completed = None; // Until somebody asks.
-            return Some(ready);
+        let why = match ready.try_registering(ring) {
+            Ok(()) if ready.is_late => return Ok(ready),
+            Ok(()) => Feature::LateEventFd.missing(),
+            Err(refused) => refused,
+        };
+        if was_taken(features, Feature::DeferTaskrun) {
+            return Err(why);
         }
-        ready.is_late = false;
-        (!ready.defers).then_some(ready)
+        (ready.is_late, ready.why_early) = (false, Some(why));
+        Ok(ready)
+    }
+
+    /// Registers an event fd, and then no longer where that can be done again when somebody asks; else what was refused.
+    fn try_registering(&mut self, ring: &IoUring) -> Result<(), String> {
+        self.register(ring)
+            .map_err(|errno| format!("an event fd cannot be registered: {errno}"))?;
+        if self.is_late {
+            let left = ring.submitter().unregister_eventfd();
+            left.map_err(|error| format!("an event fd cannot be registered again: {}", Errno::of(&error)))?;
+            self.completed = None;
+        }
+        Ok(())
     }
 
     fn register(&mut self, ring: &IoUring) -> Result<(), Errno> {
@@ -125,7 +143,7 @@ impl Ready {
 
     /// For `explain`.
     pub(super) fn feature(&self) -> (&'static str, Result<(), String>) {
-        let had = self.is_late.then_some(()).ok_or_else(|| Feature::LateEventFd.missing());
+        let had = self.why_early.clone().map_or(Ok(()), Err);
         (Feature::LateEventFd.line().name, had)
     }
 }

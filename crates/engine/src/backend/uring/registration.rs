@@ -43,7 +43,7 @@ impl Uring {
         self.arena_refused = registered.err();
         registered?;
         self.entries.arena = Some(pieces);
-        let told = feature_of(Feature::RegisteredLists, self.knows.lists);
+        let told = self.knows.feature_of(Feature::RegisteredLists, self.knows.lists);
         self.entries.lists = told.1.is_ok();
         self.features.push(told);
         Ok(())

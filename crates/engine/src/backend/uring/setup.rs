@@ -25,14 +25,6 @@ enum For {
     OneThreadByEventFd,
 }
 
-/// How an outside loop learns that something has ended (`ready.rs`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sleeps {
-    ByEventFd,
-    /// By the ring's own descriptor: it misses completions under DEFER_TASKRUN.
-    OnTheRing,
-}
-
 /// Newest first: a kernel that lacks one has all that come after it or also lacks them.
 const FLAGS: [Flag; 4] = [
     (
@@ -79,8 +71,13 @@ fn completions_for(slots: u32) -> u32 {
 }
 
 /// Sets up a ring with every flag that this kernel takes, for the threads that shall use it. COOP_TASKRUN is none of them: with
-/// it a thread that has submitted and goes on computing keeps the others' turns waiting.
-pub(super) fn build(slots: u32, affinity: Affinity, sleeps: Sleeps) -> Result<(IoUring, Features), SetupError> {
+/// it a thread that has submitted and goes on computing keeps the others' turns waiting. `unsignalled` says why no event fd would tell an
+/// outside loop what has ended (`ready.rs`): the ring's own descriptor, which is slept on then, misses completions under DEFER_TASKRUN.
+pub(super) fn build(
+    slots: u32,
+    affinity: Affinity,
+    unsignalled: Option<&str>,
+) -> Result<(IoUring, Features), SetupError> {
     let entries = slots.clamp(8, BATCH_MAX as u32).next_power_of_two();
     let completions = completions_for(slots);
     let mut dropped = 0;
@@ -88,7 +85,7 @@ pub(super) fn build(slots: u32, affinity: Affinity, sleeps: Sleeps) -> Result<(I
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(completions);
         for (feature, ask, rings) in &FLAGS[dropped..] {
-            if unsuited(*rings, affinity, sleeps).is_none() && !kernel::is_taken_away(*feature) {
+            if unsuited(*rings, affinity, unsignalled).is_none() && !kernel::is_taken_away(*feature) {
                 ask(&mut builder);
             }
         }
@@ -98,7 +95,7 @@ pub(super) fn build(slots: u32, affinity: Affinity, sleeps: Sleeps) -> Result<(I
                     return Err(explain_refusal(Errno::ENOSYS));
                 }
                 let ring = above_standard(ring).map_err(|error| explain_refusal(Errno::of(&error)))?;
-                return Ok((ring, told(dropped, affinity, sleeps)));
+                return Ok((ring, told(dropped, affinity, unsignalled)));
             }
             Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
             Err(errno) => return Err(explain_refusal(errno)),
@@ -119,19 +116,20 @@ fn above_standard(ring: IoUring) -> io::Result<IoUring> {
 }
 
 /// Why a flag is not asked for.
-fn unsuited(rings: For, affinity: Affinity, sleeps: Sleeps) -> Option<&'static str> {
-    match (rings, affinity, sleeps) {
-        (For::All, ..) => None,
-        (_, Affinity::AnyThread, _) => Some("not asked for: any thread may use this engine"),
-        (For::OneThreadByEventFd, _, Sleeps::OnTheRing) => Some("not asked for: io_uring_register(2) is refused here"),
-        (For::OneThread | For::OneThreadByEventFd, Affinity::OneThread, _) => None,
-    }
+fn unsuited(rings: For, affinity: Affinity, unsignalled: Option<&str>) -> Option<String> {
+    let why = match (rings, affinity, unsignalled) {
+        (For::All, ..) => return None,
+        (_, Affinity::AnyThread, _) => "any thread may use this engine",
+        (For::OneThreadByEventFd, _, Some(why)) => why,
+        (For::OneThread | For::OneThreadByEventFd, Affinity::OneThread, _) => return None,
+    };
+    Some(format!("not asked for: {why}"))
 }
 
-fn told(dropped: usize, affinity: Affinity, sleeps: Sleeps) -> Features {
+fn told(dropped: usize, affinity: Affinity, unsignalled: Option<&str>) -> Features {
     let tell = |(index, (feature, _, rings)): (usize, &Flag)| {
-        if let Some(why) = unsuited(*rings, affinity, sleeps) {
-            return (feature.line().name, Err(why.to_owned()));
+        if let Some(why) = unsuited(*rings, affinity, unsignalled) {
+            return (feature.line().name, Err(why));
         }
         feature_of(*feature, index >= dropped)
     };

@@ -18,7 +18,7 @@ use io_uring::types::{self, FsyncFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 
 use super::entrance::Entrance;
-use super::setup::{Sleeps, build, explain_refusal};
+use super::setup::{build, explain_refusal};
 use super::{IGNORED, NAME, REFUSED};
 use crate::affinity::Affinity;
 use crate::backend::Explain;
@@ -188,7 +188,7 @@ impl SharedRing {
     /// # Errors
     /// Why there is none, and the cure.
     pub fn new(calls: u32) -> Result<SharedRing, SetupError> {
-        let (ring, features) = build(calls.max(1), Affinity::AnyThread, Sleeps::OnTheRing)?;
+        let (ring, features) = build(calls.max(1), Affinity::AnyThread, None)?;
         let ring = SharedRing {
             identity: identity_of(&ring),
             ring: ManuallyDrop::new(ring),
