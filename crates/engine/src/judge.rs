@@ -84,6 +84,12 @@ fn is_behind_the_end(slot: &Slot) -> Option<bool> {
     Some(offset + slot.resumed_at as u64 >= size)
 }
 
+/// Is it a device that has no bytes (any more)?
+fn has_no_bytes(slot: &Slot) -> bool {
+    let device = slot.file.as_ref().filter(|file| file.kind() == Kind::Block);
+    device.is_some_and(|device| device.size() == Ok(0))
+}
+
 fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
     if raw >= 0 && std::mem::take(&mut slot.awaits_readiness) {
         return Next::Again;
@@ -117,6 +123,8 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
         Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
         // A timer that fires says so by this.
         Errno::ETIME if matches!(slot.op, Op::Timer { .. }) => Next::End(Ok(0)),
+        // It has been taken away: what was under way has failed, and writes are told that they are behind its end.
+        Errno::EIO | Errno::ENOSPC if has_no_bytes(slot) => Next::End(Err(Error::System(Errno::ENXIO))),
         errno => Next::End(Err(Error::System(errno))),
     }
 }

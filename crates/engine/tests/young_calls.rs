@@ -5,65 +5,19 @@
 
 #[path = "environment/filter.rs"]
 mod filter;
+#[path = "environment/young.rs"]
+mod young;
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Choice, Config, Durability, Engine, Errno, File, Op, Open, Patience, Policy, Region, Request, Space, Wait,
-    kernel,
+    Caching, Choice, Config, Durability, Engine, Errno, Error, File, Op, Open, Patience, Policy, Region, Request,
+    Space, Wait, kernel,
 };
 
-use filter::{Which, forbid_some};
-
-/// What a kernel without it says, and what policies say.
-const WORDS: &[Errno] = &[Errno::ENOSYS, Errno::EINVAL, Errno::EPERM];
-/// The C library goes on by another call after this word only.
-const MISSING: &[Errno] = &[Errno::ENOSYS];
-/// Of a flag of a read or write.
-const UNKNOWN: &[Errno] = &[Errno::EOPNOTSUPP];
-
-const REGISTER: libc::c_long = libc::SYS_io_uring_register;
-const CACHESTAT: libc::c_long = 451;
-const DIOALIGN: u32 = 0x2000;
-const WRITE_ATOMIC: u32 = 0x1_0000;
-const NOEXEC_SEAL: u32 = 8;
-
-/// `IORING_REGISTER_*` (include/uapi/linux/io_uring.h) by their numbers.
-const fn registers(what: u32) -> Which {
-    Which::Argument(1, what)
-}
-
-#[rustfmt::skip]
-const YOUNG: &[(&str, libc::c_long, Which, &[Errno])] = &[
-    ("io_uring_setup, with an argument of 5.11", libc::SYS_io_uring_setup, Which::All, WORDS),
-    ("io_uring_register", REGISTER, Which::All, WORDS),
-    ("a registered arena", REGISTER, registers(0), WORDS),
-    ("files registered no longer", REGISTER, registers(3), WORDS),
-    ("an event fd", REGISTER, registers(4), WORDS),
-    ("an event fd registered no longer", REGISTER, registers(5), WORDS),
-    ("an update of registered files", REGISTER, registers(6), WORDS),
-    ("a probe of operations", REGISTER, registers(8), WORDS),
-    ("an empty table of files", REGISTER, registers(13), WORDS),
-    ("a limit of workers", REGISTER, registers(19), WORDS),
-    ("a registered ring", REGISTER, registers(20), WORDS),
-    ("a ring registered no longer", REGISTER, registers(21), WORDS),
-    ("statx", libc::SYS_statx, Which::All, MISSING),
-    ("what direct I/O needs", libc::SYS_statx, Which::Bits(3, DIOALIGN), WORDS),
-    ("atomic writes", libc::SYS_statx, Which::Bits(3, WRITE_ATOMIC), WORDS),
-    ("cachestat", CACHESTAT, Which::All, WORDS),
-    ("epoll_pwait2", libc::SYS_epoll_pwait2, Which::All, WORDS),
-    ("memory that cannot be executed", libc::SYS_memfd_create, Which::Bits(1, NOEXEC_SEAL), WORDS),
-    ("RWF_NOWAIT", libc::SYS_preadv2, Which::Bits(5, libc::RWF_NOWAIT as u32), UNKNOWN),
-    ("RWF_NOWAIT", libc::SYS_pwritev2, Which::Bits(5, libc::RWF_NOWAIT as u32), UNKNOWN),
-    ("clone3", libc::SYS_clone3, Which::All, MISSING),
-    ("close_range", libc::SYS_close_range, Which::All, WORDS),
-    ("openat2", libc::SYS_openat2, Which::All, WORDS),
-    ("faccessat2", libc::SYS_faccessat2, Which::All, WORDS),
-    ("pidfd_open", libc::SYS_pidfd_open, Which::All, WORDS),
-    ("futex_waitv", libc::SYS_futex_waitv, Which::All, WORDS),
-];
+use young::Refusal;
 
 fn run(engine: &mut Engine, request: Request) -> String {
     let done = engine.run(request);
@@ -76,6 +30,27 @@ fn filled(engine: &Engine, len: usize, byte: u8) -> baio_engine::Buffer {
     let mut buffer = engine.buffer(len).unwrap();
     buffer.fill(byte);
     buffer
+}
+
+/// Does an uncached request do what it shall, or is it refused plainly, before anything is done? Nothing else does the same.
+fn goes_uncached_or_not_at_all(engine: &mut Engine, file: &File) -> bool {
+    let policy = Policy {
+        caching: Caching::Uncached,
+        ..Policy::kernel()
+    };
+    let bytes = || filled(engine, 8192, 7);
+    let before = Request::write(file, 8192, bytes(), Policy::kernel());
+    let write = Request::write(file, 8192, bytes(), policy);
+    let read = Request::read(file, 8192, filled(engine, 8192, 0), policy);
+    let is_there = |bytes: baio_engine::Buffer| bytes.iter().all(|&byte| byte == 7);
+    [before, write, read].into_iter().all(|request| {
+        let done = engine.run(request);
+        let words = [Errno::EOPNOTSUPP, Errno::ENOSYS, Errno::EINVAL, Errno::EPERM];
+        match done.result {
+            Err(Error::System(word)) => words.contains(&word) && done.bytes_done == 0,
+            whole => whole == Ok(8192) && done.memory.into_buffer().is_some_and(is_there),
+        }
+    })
 }
 
 /// What an engine says to one request of each kind; `None` where its backend cannot start.
@@ -123,6 +98,7 @@ fn answers(choice: Choice) -> Option<Vec<String>> {
     }
     engine.run(Request::sync(&file, Durability::Full));
     told.push(format!("{:?}", file.probe(Caching::Direct)));
+    told.push(format!("{:?}", goes_uncached_or_not_at_all(&mut engine, &file)));
     let reserve = Op::Allocate {
         offset: 1 << 16,
         len: 4096,
@@ -170,29 +146,15 @@ fn whatever_young_call_is_refused_the_answers_are_the_same() {
         );
     }
     let mut refusals = 0;
-    for (what, call, which, words) in YOUNG {
-        for word in *words {
-            refusals += 1;
-            are_answered(&format!("{what} refused with {word}"), &expected, || {
-                forbid_some(&[(*call, *which)], word.raw());
-            });
-        }
+    for refusal in Refusal::each() {
+        refusals += 1;
+        are_answered(refusal, &expected);
     }
     println!(
-        "{} calls and flags, refused in {refusals} ways, on {} backends each",
-        YOUNG.len(),
+        "{} calls and flags each alone, and all at once: refused in {refusals} ways, on {} backends each",
+        young::YOUNG.len(),
         BACKENDS.len()
     );
-}
-
-/// Whoever comes to use one that is not in the table above is found here.
-#[test]
-fn without_any_call_younger_than_linux_5_4_the_answers_are_the_same() {
-    let expected = answers(Choice::Threads).expect("threads can be made here");
-    for word in WORDS {
-        let what = format!("all that is young refused with {word}");
-        are_answered(&what, &expected, || filter::forbid_the_young(word.raw()));
-    }
 }
 
 /// Without a filter.
@@ -204,19 +166,14 @@ fn starts(choice: Choice) -> bool {
     Engine::new(&config).is_ok()
 }
 
-/// All else that is refused costs speed.
-fn may_cost_the_ring(what: &str) -> bool {
-    ["io_uring_setup", "all that is young"]
-        .iter()
-        .any(|refused| what.starts_with(refused))
-}
-
 /// In a thread of its own: a filter stays.
-fn are_answered(what: &str, expected: &Vec<String>, forbid: impl Fn() + Sync) {
+fn are_answered(refusal: Refusal, expected: &Vec<String>) {
+    let what = refusal.name();
+    println!("{what}");
     for choice in BACKENDS {
         let told = std::thread::scope(|scope| {
             let filtered = scope.spawn(|| {
-                forbid();
+                refusal.begin();
                 answers(choice)
             });
             filtered.join().unwrap_or_else(|_| panic!("{what}, on {choice}"))
@@ -224,7 +181,7 @@ fn are_answered(what: &str, expected: &Vec<String>, forbid: impl Fn() + Sync) {
         match told {
             Some(told) => assert_eq!(told, *expected, "{what}, on {choice}"),
             None => assert!(
-                may_cost_the_ring(what) && choice == Choice::Uring || !starts(choice),
+                refusal.may_cost_the_ring() && choice == Choice::Uring || !starts(choice),
                 "{what}: {choice} does not start"
             ),
         }

@@ -169,6 +169,7 @@ pub(crate) const CASES: &[Named] = cases! {
         a_read_only_file_takes_no_allocation
         a_new_file_is_empty_and_grows
         a_device_ends_where_it_ends
+        a_device_without_bytes_is_gone
         ranges_of_a_device_are_zeroed_and_discarded
     }
     offsets {

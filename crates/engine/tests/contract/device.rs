@@ -48,6 +48,11 @@ impl LoopDevice {
         Ok(LoopDevice(path.into()))
     }
 
+    /// That of its file may have changed.
+    pub(crate) fn look_at_its_size(&self) -> Result<(), Stop> {
+        system("losetup", &["--set-capacity", &self.0.display().to_string()]).map(drop)
+    }
+
     pub(crate) fn open(&self) -> File {
         File::open(&self.0, &Open::write()).expect("the loop device")
     }

@@ -301,6 +301,24 @@ pub(crate) fn a_device_ends_where_it_ends(bench: &Bench) -> Case {
     Ok(())
 }
 
+/// A device that is taken away has no bytes any more before it says so, and is told as gone: not as one that is full or broken.
+pub(crate) fn a_device_without_bytes_is_gone(bench: &Bench) -> Case {
+    let path = bench.path()?;
+    std::fs::write(&path, [0; 1 << 16]).expect("a test file");
+    let device = LoopDevice::over(&path)?;
+    let file = device.open();
+    let mut engine = bench.engine();
+    std::fs::File::create(&path).expect("an empty file");
+    device.look_at_its_size()?;
+    assert_eq!(file.size(), Ok(0));
+    for policy in policies(&file) {
+        let done = write(&mut engine, &file, 4096, &[1; 4096], policy);
+        assert_eq!(done.result, Err(Error::System(Errno::ENXIO)), "{policy:?}");
+        assert_eq!(read(&mut engine, &file, 4096, 4096, policy).result, Ok(0));
+    }
+    Ok(())
+}
+
 /// A device's kernel-cached bytes go with those on it, dirty or not; what lies beside the range stays.
 pub(crate) fn ranges_of_a_device_are_zeroed_and_discarded(bench: &Bench) -> Case {
     const SIZE: usize = 1 << 20;

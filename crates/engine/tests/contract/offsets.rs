@@ -397,9 +397,9 @@ pub(crate) fn a_cached_read_goes_past_two_gib(bench: &Bench) -> Case {
     past_two_gib(bench, Caching::Kernel)
 }
 
-/// Gigabytes are moved once, not again in each bad environment.
+/// Gigabytes are moved once, not again in each bad environment, nor under each refusal.
 fn unless_shown_elsewhere() -> Case {
-    match crate::environment::is_entered() {
+    match crate::environment::is_entered() || crate::refused::is_child() {
         true => Err(Stop::Skipped("shown in the usual environment".into())),
         false => Ok(()),
     }
