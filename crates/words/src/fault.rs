@@ -156,7 +156,13 @@ impl RequestFault {
     #[must_use]
     pub fn cure_of(self, operation: &str) -> Option<String> {
         let refused = self == RequestFault::Io(IoError::System(Errno::EOPNOTSUPP));
+        // What fallocate(2) says of what is neither, and some drivers of a device that has been taken away.
+        let has_no_space = self == RequestFault::Io(IoError::System(Errno::ENODEV));
         let fixed = match operation {
+            "allocate" | "discard" | "zero" if has_no_space => {
+                "only a file and a block device have space, a stream has none; if it is a block device, it is gone: see in the kernel's log \
+                 (`dmesg`) why, bring it back, and open it again"
+            }
             "allocate" if refused => {
                 "this file system sets no space aside: make the file so long (`truncate`); only a write keeps space there"
             }

@@ -108,4 +108,14 @@ fn a_device_that_is_full_and_one_that_is_gone_are_told_as_such() {
     for errno in [Errno::ENXIO, Errno::ENODEV] {
         assert!(cure(errno).contains("the device is gone"));
     }
+    // Nor has a stream ever been one.
+    let nowhere = RequestFault::Io(IoError::System(Errno::ENODEV));
+    for operation in ["allocate", "discard", "zero"] {
+        let cure = nowhere.cure_of(operation).unwrap();
+        assert!(
+            cure.contains("a stream has none") && cure.contains("block device, it is gone"),
+            "{cure}"
+        );
+    }
+    assert_eq!(nowhere.cure_of("read"), nowhere.cure());
 }
