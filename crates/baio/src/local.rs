@@ -315,6 +315,7 @@ impl Link for Local {
         };
         let ended = self.with(|core| core.turn(wait));
         self.wake();
+        self.wake_late();
         ended
     }
 

@@ -46,7 +46,6 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
     loop {
         arm(link, true)?;
         link.turn(Wait::No)?;
-        link.wake_late();
         let until = link.next_wake();
         let mut timer = pin!(until.map(|at| R::sleep(how_long(link, at))));
         let mut has_yielded = false;

@@ -1,20 +1,23 @@
 //! Another runtime drives the link: requests, timers and other tasks share its thread, and none is missed.
 
-#![cfg(any(feature = "compio", feature = "tokio"))]
-
 mod common;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::os::fd::AsRawFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
+use async_io::{Async, Timer};
 use baio::{
     Backend, CreateOptions, Durability, File, Link, Local, Mode, OpenOptions, Segment, SegmentOp, SegmentRequest, Time,
+    Wait,
 };
+use futures_util::StreamExt;
 use futures_util::future::{Either, join_all, select};
+use futures_util::stream::FuturesUnordered;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -73,7 +76,67 @@ impl Runtime for Compio {
     }
 }
 
+struct AsyncIo;
+
+impl Runtime for AsyncIo {
+    fn run(&self, driver: Task, work: Task) {
+        let given_up = pin!(Timer::after(FOR_EVER));
+        // As in a loop: the work goes on when it is woken, and the driver looks before the thread sleeps.
+        let mut work: FuturesUnordered<Task> = [work].into_iter().collect();
+        let ended = async_io::block_on(select(work.next(), select(driver, given_up)));
+        assert!(matches!(ended, Either::Left(_)), "the driver slept through it");
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        Box::pin(async move {
+            Timer::after(duration).await;
+        })
+    }
+}
+
+/// The library has no adapter for async-io: this one is made of what a link offers to every loop.
+fn drive_async_io(link: &Local) -> Task {
+    let link = link.clone();
+    // It is never polled. As long as it is there, somebody reaps.
+    let role = link.drive();
+    Box::pin(async move {
+        let _role = role;
+        let ready = link.ready_fd(false).unwrap().map(|fd| Async::new(fd).unwrap());
+        loop {
+            drop(link.ready_fd(true).unwrap());
+            link.turn(Wait::No).unwrap();
+            sleep_until_news(&link, ready.as_ref()).await;
+            drop(link.ready_fd(false).unwrap());
+        }
+    })
+}
+
+async fn sleep_until_news(link: &Local, ready: Option<&Async<std::os::fd::OwnedFd>>) {
+    const SOON: Duration = Duration::from_millis(1);
+    let until = link.next_wake();
+    let mut timer = until.map(|at| Timer::after(at.since(link.now()).max(SOON)));
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        let is_sooner = |at| until.is_none_or(|until| at < until);
+        let is_untold = ready.is_none() && link.in_flight() > 0;
+        if link.has_news() || is_untold || link.next_wake().is_some_and(is_sooner) {
+            if std::mem::replace(&mut has_yielded, true) {
+                return Poll::Ready(());
+            }
+            // Those who were called go on first.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if timer.as_mut().is_some_and(|timer| pin!(timer).poll(context).is_ready()) {
+            return Poll::Ready(());
+        }
+        ready.map_or(Poll::Pending, |ready| ready.poll_readable(context).map(Result::unwrap))
+    })
+    .await;
+}
+
 fn on_each(run: impl Fn(&'static dyn Runtime, fn(&Local) -> Task)) {
+    run(&AsyncIo, drive_async_io);
     #[cfg(feature = "tokio")]
     run(&Tokio, |link| {
         let driver = link.drive_tokio();

@@ -78,7 +78,7 @@ impl Local {
     }
 
     /// A descriptor that polls readable when a turn would find something, for a loop that sleeps elsewhere: arm, turn without waiting, sleep
-    /// on it unless there is news, and until [`Local::next_wake`] at most; disarm. None: each turn of this backend ends all that it begins.
+    /// on it unless there is news, and until [`Local::next_wake`] at most; disarm. None: nobody tells when this backend has ended something; the loop turns again soon while anything is in flight.
     ///
     /// # Errors
     /// The link was closed; there is no descriptor left for a copy.
@@ -205,7 +205,6 @@ impl Future for Drive {
         }
         match self.link.turn(self.how_long(in_flight)) {
             Ok(_) => {
-                self.link.wake_late();
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
