@@ -133,7 +133,7 @@ impl CacheError {
     pub fn cure(self) -> &'static str {
         match self {
             CacheError::System(errno) | CacheError::Unwritable(errno) if has_no_room(errno) => {
-                "make room: on the file system, or below the device (extend the thin pool, or discard what is not needed); then a sync writes them"
+                "make room: on the file system, or below the device (extend the thin pool, or discard what is not needed), or bring back a device that was taken away; then a sync writes them"
             }
             CacheError::System(_) | CacheError::Unwritable(_) => {
                 "mend the device, write what could not be written again, and sync"

@@ -80,9 +80,10 @@ pub enum IoError {
 /// What helps where a file would be larger than the process, or the file system, lets it be.
 pub const TOO_LARGE_CURE: &str = "choose a smaller size, raise the limit of file sizes (`ulimit -f`, `LimitFSIZE=` of a service), or take a file system with larger files";
 
-/// What helps where there is no room. A device has none where what lies below it has none.
+/// What helps where there is no room. A device has none where what lies below it has none, and where it was taken away: its size is 0 then,
+/// and a write past the end of a device is ENOSPC.
 pub(crate) const NO_SPACE_CURE: &str = "free some space on the file system; of a device, below it: extend the thin pool, or the disk or file \
-     that it is kept in, or discard what is not needed (`blkdiscard`, `fstrim`)";
+     that it is kept in, or discard what is not needed (`blkdiscard`, `fstrim`); if it was taken away (`lsblk`), bring it back";
 
 impl IoError {
     /// The nearest error number, for interfaces that have nothing else.

@@ -216,7 +216,7 @@ fn way_out(errno: Errno) -> &'static str {
         Errno::EPIPE => "connect again",
         Errno::EFBIG => "raise the limit of file size (`ulimit -f`)",
         Errno::ENOSPC | Errno::EDQUOT => {
-            "make room where the file lies, or below the device (extend the thin pool, or discard)"
+            "make room where the file lies, or below the device (extend the thin pool, or discard), or bring back a device that was taken away"
         }
         Errno::ENXIO | Errno::ENODEV => "bring the device back",
         _ => "see to the device",

@@ -105,6 +105,8 @@ fn a_device_that_is_full_and_one_that_is_gone_are_told_as_such() {
         full.contains("file system") && full.contains("thin pool") && full.contains("discard"),
         "{full}"
     );
+    // A write to a device that is no longer there is told like that, too.
+    assert!(full.contains("taken away") && unwritten.cure().contains("taken away"));
     for errno in [Errno::ENXIO, Errno::ENODEV] {
         assert!(cure(errno).contains("the device is gone"));
     }
