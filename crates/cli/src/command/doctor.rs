@@ -121,8 +121,9 @@ impl Answer for Diagnosis {
         if !self.is_verbose {
             table.row(["kernel", &self.kernel]);
             lacks::add_outline(&self.kernel_lacks, &mut table);
-            if let Some(place) = &self.path {
-                place.add_outline(&mut table);
+            match &self.path {
+                Some(place) => place.add_outline(&mut table),
+                None => lacks::add_untried(&self.kernel_lacks, &mut table),
             }
             table.write(out)?;
             return writeln!(out, "baio doctor --verbose tells more.");
@@ -132,6 +133,9 @@ impl Answer for Diagnosis {
         }
         self.system.add_rows(&mut table);
         lacks::add_rows(&self.kernel_lacks, &mut table);
+        if self.path.is_none() {
+            lacks::add_untried(&self.kernel_lacks, &mut table);
+        }
         table.row(["uid", &self.uid.to_string()]);
         if let Some(place) = &self.path {
             place.add_rows(&mut table);

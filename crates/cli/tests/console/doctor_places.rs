@@ -96,6 +96,31 @@ fn words(place: &Place, path: &str, status: i32) -> (String, Vec<String>) {
     (told["verdict"].as_str().unwrap().to_owned(), tasks)
 }
 
+/// Some of what a newer kernel would give is found with a file only; who names none is told so, where the kernel may lack it.
+#[test]
+fn without_a_path_it_names_what_a_path_would_tell() {
+    let place = Place::new();
+    place.write("data", b"");
+    let said = |line: &str| {
+        let line = format!("BAIO_KERNEL_LACKS=nowait_streams {BAIO} doctor {line}");
+        let told = String::from_utf8(place.shell(&line).succeeds().out().to_vec()).unwrap();
+        assert!(told.contains("nowait_streams"), "{told}");
+        told
+    };
+    for form in ["", "--verbose"] {
+        let told = said(form);
+        let row = told
+            .lines()
+            .find(|line| line.contains("baio doctor PATH"))
+            .expect("what a path tells");
+        assert!(
+            row.contains("uncached (6.14)") || told.contains("lacks uncached"),
+            "{told}"
+        );
+        assert!(!said(&format!("data {form}")).contains("doctor PATH"));
+    }
+}
+
 /// Whoever wrote over what a volume has preallocated would destroy it.
 #[test]
 fn a_volume_is_not_to_be_written_over() {

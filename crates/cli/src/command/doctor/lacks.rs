@@ -31,6 +31,27 @@ pub(super) fn found() -> Vec<Lack> {
     kernel::lacking().map(lack).collect()
 }
 
+/// What only a file can tell: what its file system and its device have of it.
+const ON_A_PATH: [kernel::Feature; 3] = [
+    kernel::Feature::DirectLimits,
+    kernel::Feature::AtomicWrites,
+    kernel::Feature::Uncached,
+];
+
+/// Where no path was named and this kernel lacks something, so that it may lack those too.
+pub(super) fn add_untried(lacks: &[Lack], table: &mut Table) {
+    let is_untried = |line: &&kernel::Line| lacks.iter().all(|lack| lack.name != line.name);
+    let lines = ON_A_PATH.iter().map(|feature| feature.line());
+    let names: Vec<_> = lines
+        .filter(is_untried)
+        .map(|line| format!("{} ({})", line.name, line.since))
+        .collect();
+    if !lacks.is_empty() && !names.is_empty() {
+        let told = format!("`baio doctor PATH` tells of {} too", names.join(", "));
+        table.row(["  not tried", &told]);
+    }
+}
+
 /// In one sentence.
 pub(super) fn add_outline(lacks: &[Lack], table: &mut Table) {
     let names: Vec<_> = lacks
