@@ -15,6 +15,11 @@ fn a_descriptor_tells_of_outcomes_in_a_poll_loop() {
 }
 
 #[test]
+fn an_epoll_loop_goes_on_beside_a_read_that_waits() {
+    holds("tests/epoll.c");
+}
+
+#[test]
 fn two_threads_share_a_service() {
     holds("tests/threads.c");
 }

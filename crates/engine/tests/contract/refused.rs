@@ -51,7 +51,7 @@ fn the_contract_is_kept_whatever_young_call_is_refused() {
         ways += 1;
     }
     tell(&format!(
-        "contract: {} young calls and flags refused alone and all at once, in {ways} ways: kept in each by {}",
+        "contract: {} young calls and flags refused alone and all at once, in {ways} ways: kept in each by all of {} that start there",
         YOUNG.len(),
         usual.join(", ")
     ));
