@@ -84,10 +84,17 @@ fn is_behind_the_end(slot: &Slot) -> Option<bool> {
     Some(offset + slot.resumed_at as u64 >= size)
 }
 
-/// Is it a device that has no bytes (any more)?
-fn has_no_bytes(slot: &Slot) -> bool {
-    let device = slot.file.as_ref().filter(|file| file.kind() == Kind::Block);
-    device.is_some_and(|device| device.size() == Ok(0))
+/// What the system said; but of a device that has been taken away, that it is gone: what was under way has failed, and writes are told
+/// that they are behind its end.
+fn gone_or(slot: &Slot, errno: Errno) -> Errno {
+    let has_no_bytes = || {
+        let device = slot.file.as_ref().filter(|file| file.kind() == Kind::Block);
+        device.is_some_and(|device| device.size() == Ok(0))
+    };
+    match errno {
+        Errno::EIO | Errno::ENOSPC if has_no_bytes() => Errno::ENXIO,
+        errno => errno,
+    }
 }
 
 fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
@@ -123,9 +130,7 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
         Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
         // A timer that fires says so by this.
         Errno::ETIME if matches!(slot.op, Op::Timer { .. }) => Next::End(Ok(0)),
-        // It has been taken away: what was under way has failed, and writes are told that they are behind its end.
-        Errno::EIO | Errno::ENOSPC if has_no_bytes(slot) => Next::End(Err(Error::System(Errno::ENXIO))),
-        errno => Next::End(Err(Error::System(errno))),
+        errno => Next::End(Err(Error::System(gone_or(slot, errno)))),
     }
 }
 
@@ -157,7 +162,7 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
     }
     if slot.takes_the_report() && tells_of_lost_data(errno) {
         if let Some(file) = &slot.file {
-            file.poison(errno);
+            file.poison(gone_or(slot, errno));
         }
     }
 }
