@@ -81,9 +81,9 @@ struct AsyncIo;
 impl Runtime for AsyncIo {
     fn run(&self, driver: Task, work: Task) {
         let given_up = pin!(Timer::after(FOR_EVER));
-        // As in a loop: the work goes on when it is woken, and the driver looks before the thread sleeps.
-        let mut work: FuturesUnordered<Task> = [work].into_iter().collect();
-        let ended = async_io::block_on(select(work.next(), select(driver, given_up)));
+        // Tasks of their own: each is polled when it is woken, and not because the other was.
+        let [mut driver, mut work] = [driver, work].map(|task| FuturesUnordered::from_iter([task]));
+        let ended = async_io::block_on(select(work.next(), select(driver.next(), given_up)));
         assert!(matches!(ended, Either::Left(_)), "the driver slept through it");
     }
 
@@ -117,6 +117,7 @@ async fn sleep_until_news(link: &Local, ready: Option<&Async<std::os::fd::OwnedF
     let mut timer = until.map(|at| Timer::after(at.since(link.now()).max(SOON)));
     let mut has_yielded = false;
     poll_fn(|context| {
+        link.set_driver(context.waker());
         let is_sooner = |at| until.is_none_or(|until| at < until);
         let is_untold = ready.is_none() && link.in_flight() > 0;
         if link.has_news() || is_untold || link.next_wake().is_some_and(is_sooner) {

@@ -62,7 +62,9 @@ impl Local {
         self.0.drivers.take().into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn set_driver(&self, waker: &Waker) {
+    /// Names whom a request that is started while the loop of [`Local::ready_fd`] sleeps wakes, so that a turn submits it: once, so it is said
+    /// again before each sleep.
+    pub fn set_driver(&self, waker: &Waker) {
         let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
         let mut drivers = self.0.drivers.borrow_mut();
         let is_known = drivers.iter().any(|driver| driver.will_wake(&waker));
@@ -78,7 +80,7 @@ impl Local {
     }
 
     /// A descriptor that polls readable when a turn would find something, for a loop that sleeps elsewhere: arm, turn without waiting, sleep
-    /// on it unless there is news, and until [`Local::next_wake`] at most; disarm. None: nobody tells when this backend has ended something; the loop turns again soon while anything is in flight.
+    /// on it unless there is news, until [`Local::next_wake`] at most, or until somebody starts a request ([`Local::set_driver`]); disarm. None: nobody tells when this backend has ended something; the loop turns again soon while anything is in flight.
     ///
     /// # Errors
     /// The link was closed; there is no descriptor left for a copy.
