@@ -29,6 +29,9 @@ use crate::things::{How, Kind, LinkState, Thing, UnderWay, Watching};
 
 const PLACE_BITS: u32 = 18;
 
+/// Between two looks at an engine that does not tell of what it has ended.
+const SOON: Duration = Duration::from_millis(1);
+
 /// The number of a request: its place and generation in the link's table.
 pub(crate) fn id_of(place: u64, generation: u64) -> baio_ticket {
     generation << PLACE_BITS | place
@@ -521,6 +524,7 @@ pub(crate) fn watch_turned(state: &LinkState<Local>) -> Result<Watching> {
         how: How::Turned {
             bell,
             timer,
+            is_told: engine.is_some(),
             ended: Mutex::default(),
         },
     })
@@ -528,7 +532,13 @@ pub(crate) fn watch_turned(state: &LinkState<Local>) -> Result<Watching> {
 
 /// Turns the link once, armed, so that nothing is missed: what has ended is kept, and the bell says so.
 pub(crate) fn settle_turned(state: &LinkState<Local>) -> Result<()> {
-    let Some(How::Turned { bell, timer, ended }) = state.watching.get().map(|watching| &watching.how) else {
+    let Some(How::Turned {
+        bell,
+        timer,
+        is_told,
+        ended,
+    }) = state.watching.get().map(|watching| &watching.how)
+    else {
         return Ok(());
     };
     let link = &state.link;
@@ -541,7 +551,9 @@ pub(crate) fn settle_turned(state: &LinkState<Local>) -> Result<()> {
         true => silence(bell),
         false => ring(bell),
     }
-    let (seconds, nanoseconds) = link.next_wake().unwrap_or_default().split();
+    let look = (!is_told && link.in_flight() > 0).then(|| link.now().after(SOON));
+    let at = [look, link.next_wake()].into_iter().flatten().min();
+    let (seconds, nanoseconds) = at.unwrap_or_default().split();
     let at = Itimerspec {
         it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
         it_value: Timespec {

@@ -169,6 +169,8 @@ pub(crate) enum How {
     Turned {
         bell: OwnedFd,
         timer: OwnedFd,
+        /// Does the engine tell of what it has ended?
+        is_told: bool,
         /// Ended, and not taken.
         ended: Mutex<std::collections::VecDeque<Outcome>>,
     },
