@@ -1,5 +1,6 @@
-//! The contract is kept where what is young is refused: one call or flag after another, and then all at once (docs/engine.md, "What a kernel
-//! may lack"). A filter stays with its process, so each has a child of its own. With the other words for it, `young_calls.rs`.
+//! The contract is kept where what is young is refused: all at once, and where there is time one call or flag after another (docs/engine.md,
+//! "What a kernel may lack"). A filter stays with its process, so each has a child of its own. One request of each kind, in every way:
+//! `young_calls.rs`.
 
 use std::process::Command;
 use std::sync::PoisonError;
@@ -11,8 +12,8 @@ use crate::{ALONE, World, run_suite};
 
 /// Names what is refused to a child, by its place among all.
 const REFUSED: &str = "BAIO_REFUSED";
-/// Has the whole contract run, under each of them in each word, which takes half an hour: `.ci/long`.
-const WHOLE: &str = "BAIO_REFUSED_WHOLE";
+/// `each`: under every row in one word, for minutes. `whole`: the whole contract under every row in every word, for half an hour.
+const MORE: &str = "BAIO_REFUSED_MORE";
 const TEST: &str = "refused::the_contract_is_kept_whatever_young_call_is_refused";
 const KEPT_BY: &str = "kept by ";
 
@@ -38,7 +39,13 @@ fn the_contract_is_kept_whatever_young_call_is_refused() {
         .map(|row| row.name)
         .collect();
     let mut ways = 0;
-    let wanted = |refusal: Refusal| !refusal.is_of_streams() && (is_whole() || refusal.is_of_the_few());
+    let more = more();
+    let wanted = |refusal: Refusal| match more.as_deref() {
+        None => refusal.is_of_the_worst(),
+        Some("each") => refusal.is_last_word() && !refusal.is_of_streams(),
+        Some("whole") => !refusal.is_of_streams(),
+        Some(other) => panic!("{MORE} is each or whole, not {other}"),
+    };
     for (place, refusal) in Refusal::each().enumerate() {
         if !wanted(refusal) {
             continue;
@@ -51,14 +58,14 @@ fn the_contract_is_kept_whatever_young_call_is_refused() {
         ways += 1;
     }
     tell(&format!(
-        "contract: {} young calls and flags refused alone and all at once, in {ways} ways: kept in each by all of {} that start there",
+        "contract: of {} young calls and flags, refused in {ways} ways: kept in each by all of {} that start there",
         YOUNG.len(),
         usual.join(", ")
     ));
 }
 
-fn is_whole() -> bool {
-    std::env::var_os(WHOLE).is_some()
+fn more() -> Option<String> {
+    std::env::var(MORE).ok()
 }
 
 /// The backends that have kept it there.
@@ -67,7 +74,7 @@ fn run_child(place: usize, refusal: Refusal) -> Vec<String> {
     child
         .args(["--exact", TEST, "--nocapture"])
         .env(REFUSED, place.to_string());
-    if !is_whole() && std::env::var_os("BAIO_CASE").is_none() {
+    if more().as_deref() != Some("whole") && std::env::var_os("BAIO_CASE").is_none() {
         child.env("BAIO_CASE", FAST);
     }
     let said = child.output().expect("a child of this test");

@@ -87,8 +87,13 @@ impl Refusal {
     }
 
     /// Does it refuse all at once, or a row in the last of its words? A policy's, where there is one.
-    pub(crate) fn is_of_the_few(self) -> bool {
+    pub(crate) fn is_last_word(self) -> bool {
         self.row.is_none_or(|row| YOUNG[row].3.last() == Some(&self.word))
+    }
+
+    /// Of those, the ones that refuse the most: all at once, or what the ring is lost to.
+    pub(crate) fn is_of_the_worst(self) -> bool {
+        self.is_last_word() && (self.row.is_none() || self.may_cost_the_ring())
     }
 
     pub(crate) fn name(self) -> String {
