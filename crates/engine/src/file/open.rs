@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -126,7 +127,8 @@ impl File {
             Descriptions::Only(caching) => caching,
         };
         let known = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
-        let fd = open_path(path, options.flags(first, known))
+        let flags = options.flags(first, known);
+        let fd = outlast(|| open_path(path, flags), options.claim_device)
             .map_err(|errno| explain_open(&name, errno, first, options.write))?;
         let mut inode = Inode::new(&name, fd, first)?;
         if options.descriptions == Descriptions::Both && inode.kind != Kind::Stream {
@@ -202,6 +204,22 @@ fn is_final(errno: Errno) -> bool {
     has_no_direct(errno) || matches!(errno, Errno::EMFILE | Errno::ENFILE)
 }
 
+/// Looks at a claim that somebody else has on a device, and the pause between two of them.
+const CLAIM_LOOKS: u32 = 50;
+const CLAIM_PAUSE: Duration = Duration::from_millis(10);
+
+/// A program that has just ended may hold a device a moment longer: the kernel takes its ring down after its process. So may whoever unmounts
+/// one.
+fn outlast<T>(mut open: impl FnMut() -> Result<T, Errno>, claims: bool) -> Result<T, Errno> {
+    for _ in 0..CLAIM_LOOKS {
+        match open() {
+            Err(Errno::EBUSY) if claims => std::thread::sleep(CLAIM_PAUSE),
+            opened => return opened,
+        }
+    }
+    open()
+}
+
 fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     loop {
         match baio_process::descriptor::open(path, flags, Mode::from_raw_mode(0o666)) {
@@ -239,5 +257,31 @@ fn explain_open(name: &str, errno: Errno, caching: Caching, write: bool) -> Setu
             .need("a free descriptor in the whole system")
             .cure("raise `sysctl fs.file-max`, or close what is open"),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(claims: bool, answer: impl Fn(u32) -> Result<(), Errno>) -> (Result<(), Errno>, u32) {
+        let mut count = 0;
+        let opened = outlast(
+            || {
+                count += 1;
+                answer(count)
+            },
+            claims,
+        );
+        (opened, count)
+    }
+
+    #[test]
+    fn who_claims_a_device_outlasts_a_claim_that_ends() {
+        let free_at_third = |count| if count < 3 { Err(Errno::EBUSY) } else { Ok(()) };
+        assert_eq!(looks(true, free_at_third), (Ok(()), 3));
+        assert_eq!(looks(false, free_at_third), (Err(Errno::EBUSY), 1));
+        assert_eq!(looks(true, |_| Err(Errno::EBUSY)), (Err(Errno::EBUSY), CLAIM_LOOKS + 1));
+        assert_eq!(looks(true, |_| Err(Errno::EACCES)), (Err(Errno::EACCES), 1));
     }
 }

@@ -25,9 +25,6 @@ const UNNAMED_PATIENCE: Duration = Duration::from_secs(1);
 /// The same for those who can do without.
 const LOOKERS_PATIENCE: Duration = Duration::from_millis(50);
 
-/// How long the claim on a mounted block device is outlasted: it may just be being unmounted.
-const CLAIM_PATIENCE: Duration = Duration::from_millis(300);
-
 /// How the volume's file is to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
@@ -359,7 +356,7 @@ fn open_claimed(path: &Path, options: &Open) -> std::result::Result<File, SetupE
         };
         let patience = match owner_of_claimed(path) {
             Some(Some(holder)) if holder.exclusive && is_alive(holder.pid) => return Err(error),
-            None if is_mounted(path) => CLAIM_PATIENCE,
+            None if is_mounted(path) => return Err(error),
             _ => HOLDER_PATIENCE,
         };
         if began.elapsed() >= patience {
