@@ -1,12 +1,12 @@
 //! # baio-broker: a service on a thread of its own
 //!
-//! A [`Service`](service) turns a volume's core on a thread of its own. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). Here both live in one process; [`host`]
-//! has clients of other processes. What lies between them is the same: fixed-size entries in memory that a peer may
+//! A [`Service`](service) turns a volume's core on a thread of its own. A client reaches it through two rings, an arena and two doorbells
+//! ([`baio_ring`]). Here both live in one process; [`host`] has clients of other processes. What lies between them is the same: fixed-size entries in memory that a peer may
 //! scribble over, copied once and then checked.
 //!
 //! | module | what it is | imports |
 //! |---|---|---|
-//! | `served` | what whoever serves a core does with it | storage |
+//! | `served` | what the service and the broker share: ends as entries, wake-ups, the close of a core | storage |
 //! | `seat` | one client's requests: taken, held, ended, posted | the above, ring, words |
 //! | [`service`] | the thread that serves | the above |
 //! | [`connection`] | the client's end of a connection | the above |

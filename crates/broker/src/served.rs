@@ -1,4 +1,4 @@
-//! What whoever serves a core does with it besides the core's own calls.
+//! What the service and the broker share: ends of requests as entries of a ring, wake-ups of those who wait for a log, the close of a core.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,7 +76,7 @@ fn wake(core: &mut Core) {
     FIRED.set(fired);
 }
 
-/// What the client is told; the operation, the object and the offset it knows.
+/// The failure as it is sent. The client adds the operation, the object and the offset.
 fn failure_of(error: &Error) -> Failure {
     match error.fault.of_request() {
         Some(fault) => fault.into(),

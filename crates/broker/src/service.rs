@@ -7,9 +7,8 @@
 //! spinning. A round takes one ring full at most, of whatever kind: a client that keeps filling its ring delays nobody's
 //! completions.
 //!
-//! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), the core
-//! is dropped first, which waits until the kernel has let go of all memory, and then the client is told
-//! ([`baio_ring::Shared::end`]): nobody waits for ever.
+//! However the thread ends (at the client's wish, by a broken backend, a violation of the protocol, a panic), it drops the core first, which
+//! waits until the kernel has released all memory. Then it tells the client ([`baio_ring::Shared::end`]), so that nobody waits for ever.
 
 use std::sync::mpsc;
 use std::sync::{Arc, mpsc::SyncSender};

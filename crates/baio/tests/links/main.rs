@@ -1,4 +1,4 @@
-//! What a link does beside reading and writing, and what whoever uses it may do meanwhile: `Local`, `Remote`, or both.
+//! Links: all but reading and writing. On `Local`, on `Remote`, or on both.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -96,7 +96,7 @@ fn words(place: &Place, path: &str, status: i32) -> (String, Vec<String>) {
     (told["verdict"].as_str().unwrap().to_owned(), tasks)
 }
 
-/// Some of what a newer kernel would give is found with a file only; who names none is told so, where the kernel may lack it.
+/// Some features can be tried on a file only. Without a path, `doctor` names those that it has not tried.
 #[test]
 fn without_a_path_it_names_what_a_path_would_tell() {
     let place = Place::new();
