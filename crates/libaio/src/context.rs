@@ -27,11 +27,12 @@ use crate::abi::Iocb;
 use crate::calls::{self, keeping_errno};
 use crate::cold;
 use crate::counted::{self, Follower};
-use crate::exports::Wait;
 use crate::live::{self, KernelRing};
 use crate::on_ring::{OnRing, locked};
-use crate::registry::{Patience, Using};
+use crate::patience::Patience;
 use crate::sleepers::{self, Sleepers};
+use crate::users::Users;
+use crate::wait::Wait;
 
 pub(crate) struct Context {
     address: usize,
@@ -102,11 +103,11 @@ impl Context {
     }
 
     /// Does something while nobody else is in a call on the kernel's side, if nobody is; whether it is to stay closed then, that says.
-    fn closed<T>(&self, using: &Using, what: impl FnOnce() -> (T, bool)) -> Option<T> {
+    fn closed<T>(&self, users: &Users, what: impl FnOnce() -> (T, bool)) -> Option<T> {
         if !self.moves_on(CLOSED) {
             return None;
         }
-        let told = (using.others() == 0).then(what);
+        let told = (users.others() == 0).then(what);
         if !told.as_ref().is_some_and(|(_, stays)| *stays) {
             // SeqCst: who comes in sees what we did. Nobody else moves it from `CLOSED`.
             self.state.store(OPEN, Ordering::SeqCst);
@@ -126,9 +127,9 @@ impl Context {
     ///
     /// # Safety
     /// As for [`crate::io_submit`].
-    pub(crate) unsafe fn submit(&self, using: &Using, count: c_long, list: *mut *mut Iocb) -> c_int {
+    pub(crate) unsafe fn submit(&self, users: &Users, count: c_long, list: *mut *mut Iocb) -> c_int {
         if self.watch.wants_ring() {
-            keeping_errno(|| self.try_to_go_over(using, list));
+            keeping_errno(|| self.try_to_go_over(users, list));
         }
         match self.side() {
             // SAFETY: the caller's promise.
@@ -169,7 +170,7 @@ impl Context {
     /// As for [`crate::io_getevents`].
     pub(crate) unsafe fn events_of_kernel(
         &self,
-        using: &Using,
+        users: &Users,
         wait: &Wait,
         is_never: bool,
         ask: impl Fn(&Wait) -> c_int,
@@ -185,7 +186,7 @@ impl Context {
             // SAFETY: the caller's promise.
             let take = |ring: KernelRing| unsafe { ring.take(wait.events, least.max(1), most) };
             let taken = match least <= most && !self.sleepers.were_woken() {
-                true => self.closed(using, || (self.kernel_ring().map(take), false)),
+                true => self.closed(users, || (self.kernel_ring().map(take), false)),
                 false => None,
             };
             if let Some(Some(taken @ 1..)) = taken {
@@ -194,7 +195,7 @@ impl Context {
             }
         }
         // SAFETY: the caller's promise.
-        let told = unsafe { self.ask(using, wait, is_never, ask) };
+        let told = unsafe { self.ask(users, wait, is_never, ask) };
         self.count(|follower, sheet, ring| follower.follow(sheet, ring, false));
         told
     }
@@ -203,7 +204,7 @@ impl Context {
     /// As for [`crate::io_getevents`].
     unsafe fn ask(
         &self,
-        using: &Using,
+        users: &Users,
         wait: &Wait,
         is_never: bool,
         ask: impl Fn(&Wait) -> c_int,
@@ -212,7 +213,7 @@ impl Context {
         self.sleepers.come();
         let told = ask(wait);
         // Who submitted was counted in before; what he did before that has been done for who takes the event.
-        let _ = using.others();
+        let _ = users.others();
         let Ok(taken) = usize::try_from(told) else {
             self.sleepers.leave();
             return Ok(told);
@@ -255,12 +256,12 @@ impl Context {
         is_there.then(|| unsafe { KernelRing::at(self.address) })?
     }
 
-    fn try_to_go_over(&self, using: &Using, list: *mut *mut Iocb) {
+    fn try_to_go_over(&self, users: &Users, list: *mut *mut Iocb) {
         if !self.watch.says_to_go(list) || !self.moves_on(CLOSED) {
             return;
         }
         // Who is counted in was so before it was closed, or waits before the door. So all others sleep, if so many do.
-        let others = using.others();
+        let others = users.others();
         let went = others == self.sleepers.asleep() && self.goes_over(others, list);
         if !went {
             // Unless it is gone.
@@ -291,7 +292,7 @@ impl Context {
     }
 
     /// It has just been made. Does as `BAIO_LIBAIO` says: `uring` for a ring from the start, `kernel` for none.
-    pub(crate) fn choose(&self, using: &Using) {
+    pub(crate) fn choose(&self, users: &Users) {
         if let Some(sheet) = counted::sheet() {
             sheet.context(false);
         }
@@ -299,7 +300,7 @@ impl Context {
         match std::env::var_os("BAIO_LIBAIO") {
             Some(asked) if asked == "uring" => {
                 self.watch.wish();
-                self.try_to_go_over(using, std::ptr::null_mut());
+                self.try_to_go_over(users, std::ptr::null_mut());
             }
             Some(asked) if asked == "kernel" => self.watch.give_up(),
             _ => {}

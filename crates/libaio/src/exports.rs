@@ -7,15 +7,15 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_void};
-use std::time::Duration;
 
 use baio_engine::Errno;
 
 use crate::abi::{IoEvent, Iocb};
 use crate::calls::{self, keeping_errno};
 use crate::context::{Context, Side};
-use crate::on_ring::{Limit, OnRing};
+use crate::on_ring::OnRing;
 use crate::registry;
+use crate::wait::{Limit, Wait, limit_of};
 
 fn raw(errno: Errno) -> c_int {
     -errno.raw()
@@ -39,7 +39,7 @@ unsafe fn set_up(requests: c_int, context: *mut usize) -> c_int {
         let address = unsafe { context.read_unaligned() };
         registry::begin(address, requests as u32);
         if let Some(begun) = registry::enter(address) {
-            begun.choose(&begun);
+            begun.choose(begun.users());
         }
     }
     told
@@ -62,7 +62,7 @@ pub extern "C" fn io_destroy(context: usize) -> c_int {
 pub unsafe extern "C" fn io_submit(context: usize, count: c_long, requests: *mut *mut Iocb) -> c_int {
     match registry::enter(context) {
         // SAFETY: the caller's promise.
-        Some(entered) => unsafe { entered.submit(&entered, count, requests) },
+        Some(entered) => unsafe { entered.submit(entered.users(), count, requests) },
         // SAFETY: the caller's promise.
         None => unsafe { calls::submit(context, count, requests) },
     }
@@ -169,7 +169,7 @@ unsafe fn events_of(context: usize, mut wait: Wait, mask: Option<u64>, ask: impl
             Side::Ring(ring) => keeping_errno(|| unsafe { get_events(ring, &wait, mask) }),
             Side::Kernel => {
                 // SAFETY: the caller's promise.
-                match unsafe { entered.events_of_kernel(&entered, &wait, is_never(wait.limit), by_kernel) } {
+                match unsafe { entered.events_of_kernel(entered.users(), &wait, is_never(wait.limit), by_kernel) } {
                     Ok(told) => told,
                     // It goes over: the rest comes from the ring.
                     Err((more, slept)) => {
@@ -182,36 +182,6 @@ unsafe fn events_of(context: usize, mut wait: Wait, mask: Option<u64>, ask: impl
             }
         };
         return if got > 0 { got + told.max(0) } else { told };
-    }
-}
-
-/// What io_getevents(2) is asked for.
-pub(crate) struct Wait {
-    pub(crate) least: c_long,
-    pub(crate) most: c_long,
-    pub(crate) events: *mut IoEvent,
-    pub(crate) limit: *mut libc::timespec,
-}
-
-impl Wait {
-    /// So many events are there, and it has slept so long; what is left of its limit lies in `left`.
-    ///
-    /// # Safety
-    /// The limit may be read; `left` lasts as long as this.
-    unsafe fn go_on(&mut self, more: usize, slept: Duration, left: &mut libc::timespec) {
-        self.least = (self.least - more as c_long).max(0);
-        self.most -= more as c_long;
-        self.events = self.events.wrapping_add(more);
-        if self.limit.is_null() {
-            return;
-        }
-        // SAFETY: the caller's promise.
-        if let Limit::For(time) = limit_of(unsafe { self.limit.read_unaligned() }) {
-            let time = time.saturating_sub(slept);
-            left.tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-            left.tv_nsec = time.subsec_nanos().into();
-            self.limit = left;
-        }
     }
 }
 
@@ -264,18 +234,6 @@ fn counts(least: c_long, most: c_long, events: *mut IoEvent) -> Result<(usize, u
         return Err(Errno::EFAULT);
     }
     Ok((least, most))
-}
-
-fn limit_of(time: libc::timespec) -> Limit {
-    // A moment that is over is for ever to the kernel (`ktime_add_safe`, kernel/time/hrtimer.c).
-    let Ok(seconds) = u64::try_from(time.tv_sec) else {
-        return Limit::Ever;
-    };
-    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0).min(999_999_999);
-    match Duration::new(seconds, nanoseconds) {
-        Duration::ZERO => Limit::Never,
-        time => Limit::For(time),
-    }
 }
 
 /// A context, as the oldest programs make it.

@@ -14,9 +14,11 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
+use baio_engine::Errno;
 use rustix::thread::futex;
 
-use crate::on_ring::{KEPT, OnRing};
+/// How long an event fd is kept that no request names.
+pub(crate) const KEPT: Duration = Duration::from_millis(100);
 
 /// How long it watches before it looks: at first, and at most.
 const FIRST: Duration = Duration::from_millis(1);
@@ -29,6 +31,32 @@ const IDLE_WAKES: u32 = 4;
 
 const ABSENT: u8 = 0;
 const THERE: u8 = 1;
+
+/// For what it moves results.
+pub(crate) trait Helped: Send + Sync + 'static {
+    fn helper(&self) -> &Helper;
+
+    /// Nothing more comes.
+    fn is_over(&self) -> bool;
+
+    /// Requests in flight.
+    fn requests(&self) -> u32;
+
+    /// Of these, how many have an event fd to signal.
+    fn with_event_fds(&self) -> u32;
+
+    /// Moves results while nobody waits, and says how many; none when somebody waits, who will.
+    fn move_results(&self) -> Option<u32>;
+
+    /// Sleeps until something arrives.
+    fn sleep_for_arrivals(&self) -> Result<(), Errno>;
+
+    /// The uses of event fds so far, if any are kept that no request names.
+    fn kept_event_fds(&self) -> Option<u32>;
+
+    /// Gives those back that have not been used since.
+    fn give_back_event_fds(&self, uses: u32);
+}
 
 /// What others tell the helper.
 #[derive(Default)]
@@ -46,7 +74,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Requests are in flight. On duty, if they name event fds.
-    pub(crate) fn be_there(&self, context: &Weak<OnRing>, on_duty: bool) {
+    pub(crate) fn be_there(&self, context: &Weak<impl Helped>, on_duty: bool) {
         // SeqCst, here and in `rest`: either it sees the request, which was counted before, or we see that it sleeps.
         let wake_up = self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst);
         let to_duty = on_duty && !self.duty.swap(true, Ordering::SeqCst);
@@ -58,7 +86,7 @@ impl Helper {
     }
 
     /// Makes it, if it is not there.
-    pub(crate) fn exist(&self, context: &Weak<OnRing>) {
+    pub(crate) fn exist(&self, context: &Weak<impl Helped>) {
         if self.state.load(Ordering::Relaxed) == ABSENT {
             self.make(context);
         }
@@ -81,7 +109,7 @@ impl Helper {
         let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
     }
 
-    fn make(&self, context: &Weak<OnRing>) {
+    fn make(&self, context: &Weak<impl Helped>) {
         let mine = self
             .state
             .compare_exchange(ABSENT, THERE, Ordering::SeqCst, Ordering::Relaxed);
@@ -89,7 +117,7 @@ impl Helper {
             return;
         };
         let thread = baio_process::thread::named("baio-libaio").stack_bytes(STACK_BYTES);
-        let made = thread.start(move || run(&context));
+        let made = thread.start(move || run(&*context));
         if made.is_err() {
             // Without it programs have to call; the next request tries again.
             self.state.store(ABSENT, Ordering::SeqCst);
@@ -103,16 +131,16 @@ impl Helper {
     }
 }
 
-fn run(context: &OnRing) {
-    let helper = &context.helper;
+fn run(context: &impl Helped) {
+    let helper = context.helper();
     let mut interval = FIRST;
     let mut idle_wakes = 0;
     let mut calls = helper.calls.load(Ordering::Relaxed);
-    while !context.is_dead() {
+    while !context.is_over() {
         let word = helper.word.load(Ordering::SeqCst);
         // Off duty before it looks: a thread that leaves `io_getevents` after that finds it off duty, and wakes it.
         if helper.duty.swap(false, Ordering::SeqCst) {
-            let stays = match context.look(None) {
+            let stays = match context.move_results() {
                 None => {
                     interval = (interval * 2).min(LAST);
                     false
@@ -120,22 +148,22 @@ fn run(context: &OnRing) {
                 Some(moved) => {
                     idle_wakes = if moved > 0 { 0 } else { idle_wakes + 1 };
                     // SeqCst: who submits counts its requests before it looks whether somebody is on duty.
-                    idle_wakes < IDLE_WAKES || context.signalling() > 0
+                    idle_wakes < IDLE_WAKES || context.with_event_fds() > 0
                 }
             };
             // Once more: the look may have taken the last word of `end`, which comes after the context is dead.
-            if stays && !context.is_dead() {
+            if stays && !context.is_over() {
                 helper.duty.store(true, Ordering::SeqCst);
                 // Whatever it says, the next look tells.
                 let _ = context.sleep_for_arrivals();
             }
             continue;
         }
-        if context.in_flight() == 0 {
+        if context.requests() == 0 {
             let kept = context.kept_event_fds();
             helper.asleep.store(true, Ordering::SeqCst);
             // SeqCst: see `be_there`.
-            if context.in_flight() == 0 && !context.is_dead() {
+            if context.requests() == 0 && !context.is_over() {
                 helper.rest(word, kept.map(|_| KEPT));
             }
             helper.asleep.store(false, Ordering::SeqCst);
@@ -146,7 +174,7 @@ fn run(context: &OnRing) {
         }
         helper.rest(word, Some(interval));
         let now = helper.calls.load(Ordering::Relaxed);
-        if now == calls && context.look(None).is_some_and(|moved| moved > 0) {
+        if now == calls && context.move_results().is_some_and(|moved| moved > 0) {
             idle_wakes = 0;
             helper.duty.store(true, Ordering::SeqCst);
         } else {

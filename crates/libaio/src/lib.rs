@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `exports.rs` | the functions that programs call |
 //! | `abi.rs` | requests, events and the live ring, as libaio.h and the kernel lay them out |
-//! | `registry.rs` | which contexts there are, by the address that the program holds |
+//! | `wait.rs` | what `io_getevents` is asked for |
+//! | `registry.rs`, `users.rs` | which contexts there are, by the address that the program holds; how many threads are in a call on one |
 //! | `context.rs` | a context: the kernel's own, until its reads wait |
 //! | `cold.rs` | do its reads wait? |
 //! | `sleepers.rs` | threads that sleep while it goes over |
@@ -17,7 +18,7 @@
 //! | `live.rs` | the live ring, which programs read without a call |
 //! | `event_fd.rs`, `descriptor.rs` | event fds of requests; what is asked of a descriptor |
 //! | `helper.rs` | the thread that moves results when nobody calls |
-//! | `calls.rs` | the kernel's own calls |
+//! | `calls.rs`, `patience.rs` | the kernel's own calls; waiting for a moment |
 //! | `counted.rs` | what `baio run` is told |
 //! | `leaving.rs` | what happens when the program exits |
 //! | `c/exports.c`, `c/libaio.map` | older forms of three functions; versions of all |
@@ -41,9 +42,12 @@ mod helper;
 mod leaving;
 mod live;
 mod on_ring;
+mod patience;
 mod registry;
 mod requests;
 mod sleepers;
+mod users;
+mod wait;
 
 pub use abi::{FLAG_EVENT_FD, FLAG_PRIORITY, IoEvent, Iocb, RING_MAGIC, RingHeader, command};
 pub use exports::{

@@ -25,9 +25,11 @@ use crate::abi::{IoEvent, Iocb};
 use crate::check::Kinds;
 use crate::counted;
 use crate::event_fd::{EventFds, Signals};
-use crate::helper::Helper;
+use crate::helper::{Helped, Helper, KEPT};
 use crate::live::{KernelRing, LiveRing};
+use crate::patience::pause;
 use crate::requests::{Ended, Request, Requests};
+use crate::wait::Limit;
 use in_kernel::Carried;
 
 mod in_kernel;
@@ -57,7 +59,7 @@ pub(crate) struct OnRing {
     dead: AtomicBool,
     /// The program has closed the ring's descriptor: the kernel does everything in the call from here on.
     broken: AtomicBool,
-    pub(crate) helper: Helper,
+    helper: Helper,
     me: Weak<OnRing>,
 }
 
@@ -76,14 +78,6 @@ struct After {
     again: Vec<Call>,
     /// How many results there were.
     moved: u32,
-}
-
-/// How long `io_getevents` may sleep.
-#[derive(Clone, Copy)]
-pub(crate) enum Limit {
-    Never,
-    For(Duration),
-    Ever,
 }
 
 /// A ring has room for the results of so many requests; larger contexts stay the kernel's.
@@ -138,7 +132,7 @@ impl OnRing {
         }))
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
+    fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
 
@@ -147,7 +141,7 @@ impl OnRing {
     }
 
     /// Of these, how many have an event fd to signal.
-    pub(crate) fn signalling(&self) -> u32 {
+    fn signalling(&self) -> u32 {
         self.signalling.load(Ordering::SeqCst)
     }
 
@@ -349,29 +343,8 @@ impl OnRing {
                 told => return told,
             }
         }
-        crate::registry::pause(MOMENT);
+        pause(MOMENT);
         Err(Errno::EBADF)
-    }
-
-    /// Sleeps as the helper does: until something arrives.
-    pub(crate) fn sleep_for_arrivals(&self) -> Result<(), Errno> {
-        let kept = self.kept_event_fds();
-        let look_again = self.any_stray().then_some(MOMENT);
-        let told = self.sleep_in_ring(1, kept.map(|_| KEPT).into_iter().chain(look_again).min(), None);
-        if let (Err(Errno::ETIME), Some(uses)) = (told, kept) {
-            self.give_back_event_fds(uses);
-        }
-        told
-    }
-
-    /// See [`EventFds::kept`].
-    pub(crate) fn kept_event_fds(&self) -> Option<u32> {
-        locked(&self.event_fds).kept()
-    }
-
-    /// See [`EventFds::give_back_since`].
-    pub(crate) fn give_back_event_fds(&self, uses: u32) {
-        locked(&self.event_fds).give_back_since(uses);
     }
 
     /// `io_cancel`: only polls can be, and end as an event.
@@ -452,6 +425,47 @@ impl OnRing {
     }
 }
 
+/// The helper moves results when nobody calls.
+impl Helped for OnRing {
+    fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_dead()
+    }
+
+    fn requests(&self) -> u32 {
+        self.in_flight()
+    }
+
+    fn with_event_fds(&self) -> u32 {
+        self.signalling()
+    }
+
+    fn move_results(&self) -> Option<u32> {
+        self.look(None)
+    }
+
+    fn sleep_for_arrivals(&self) -> Result<(), Errno> {
+        let kept = self.kept_event_fds();
+        let look_again = self.any_stray().then_some(MOMENT);
+        let told = self.sleep_in_ring(1, kept.map(|_| KEPT).into_iter().chain(look_again).min(), None);
+        if let (Err(Errno::ETIME), Some(uses)) = (told, kept) {
+            self.give_back_event_fds(uses);
+        }
+        told
+    }
+
+    fn kept_event_fds(&self) -> Option<u32> {
+        locked(&self.event_fds).kept()
+    }
+
+    fn give_back_event_fds(&self, uses: u32) {
+        locked(&self.event_fds).give_back_since(uses);
+    }
+}
+
 /// Says this nothing about the ring?
 fn is_passing(errno: Errno) -> bool {
     matches!(errno, Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY)
@@ -460,8 +474,6 @@ fn is_passing(errno: Errno) -> bool {
 /// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long an event fd is kept that no request names.
-pub(crate) const KEPT: Duration = Duration::from_millis(100);
 /// How long it takes at most until a loop that waits looks again.
 const MOMENT: Duration = Duration::from_millis(1);
 

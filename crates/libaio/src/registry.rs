@@ -11,13 +11,15 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use baio_memory::Mapping;
 use rustix::mm::Advice;
 
 use crate::context::Context;
+use crate::patience::pause;
+use crate::users::Users;
 
 /// Contexts at most; a power of two.
 const PLACES: usize = 8192;
@@ -33,8 +35,7 @@ const LOWEST: usize = 4096;
 struct Place {
     /// 0 if there never was one.
     address: AtomicUsize,
-    /// Who uses it now.
-    users: AtomicU32,
+    users: Users,
     context: AtomicPtr<Context>,
 }
 
@@ -45,10 +46,9 @@ pub(crate) struct Using {
 }
 
 impl Using {
-    /// How many others are in a call on it? Whoever comes later finds what was stored, SeqCst, before we ask.
-    pub(crate) fn others(&self) -> u32 {
-        // SeqCst, as in `enter`.
-        self.place.users.load(Ordering::SeqCst).saturating_sub(1)
+    /// Who is in a call on it, this one among them.
+    pub(crate) fn users(&self) -> &Users {
+        &self.place.users
     }
 }
 
@@ -63,8 +63,7 @@ impl std::ops::Deref for Using {
 
 impl Drop for Using {
     fn drop(&mut self) {
-        // Release: who destroys it sees what we did with it.
-        self.place.users.fetch_sub(1, Ordering::Release);
+        self.place.users.leave();
     }
 }
 
@@ -117,12 +116,12 @@ fn find(address: usize) -> Option<&'static Place> {
 /// The context of this address, if this process has it.
 pub(crate) fn enter(address: usize) -> Option<Using> {
     let place = find(address)?;
-    // SeqCst, here and in `remove`: either we see that the address is gone, or who takes it out sees us.
-    place.users.fetch_add(1, Ordering::SeqCst);
+    place.users.come();
     let mut using = Using {
         place,
         context: std::ptr::null(),
     };
+    // SeqCst, here and in `remove`, as who comes is counted: either we see that the address is gone, or who takes it out sees us.
     if place.address.load(Ordering::SeqCst) != address {
         return None;
     }
@@ -139,7 +138,7 @@ pub(crate) fn begin(address: usize, requests: u32) {
     for place in places(address) {
         let free = place.address.load(Ordering::SeqCst);
         // Who is counted in for a moment, and finds its address gone, has read nothing yet, but may look once more.
-        if free > GONE || place.users.load(Ordering::SeqCst) > 0 {
+        if free > GONE || !place.users.is_nobody() {
             continue;
         }
         // First with an address that nobody looks for, since the context has to be there before its address.
@@ -181,8 +180,7 @@ pub(crate) struct Removed {
 impl Removed {
     /// Have all others left?
     pub(crate) fn is_alone(&self) -> bool {
-        // Acquire: what they did is done.
-        self.place.users.load(Ordering::Acquire) == 0
+        self.place.users.is_nobody()
     }
 }
 
@@ -201,27 +199,4 @@ impl Drop for Removed {
 pub(crate) fn all() -> impl Iterator<Item = Using> {
     let addresses = places(0).map(|place| place.address.load(Ordering::Relaxed));
     addresses.filter_map(enter)
-}
-
-/// Waits for another thread that is done soon. It may have the lower priority, and get no processor while those that wait only give way.
-#[derive(Default)]
-pub(crate) struct Patience(u32);
-
-impl Patience {
-    pub(crate) fn wait(&mut self) {
-        self.0 = self.0.saturating_add(1);
-        match self.0 > YIELDS {
-            true => pause(Duration::from_micros(50)),
-            false => std::thread::yield_now(),
-        }
-    }
-}
-
-/// So often it gives way before it sleeps.
-const YIELDS: u32 = 32;
-
-/// Sleeps; not by `std::thread::sleep`, in which a thread can be cancelled.
-pub(crate) fn pause(time: Duration) {
-    let time = rustix::event::Timespec::try_from(time).ok();
-    let _ = rustix::event::poll(&mut [], time.as_ref());
 }

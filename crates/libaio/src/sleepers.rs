@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::abi::{IoEvent, Iocb, command};
-use crate::{calls, registry};
+use crate::calls;
+use crate::patience::pause;
 
 /// How often they are called; a thread that a debugger has stopped does not come.
 const CALLS_MAX: u32 = 500;
@@ -50,7 +51,7 @@ impl Sleepers {
             self.woken.store(true, Ordering::SeqCst);
             // There may be no room for more, until those who wake have taken them.
             let _ = wake(asleep);
-            registry::pause(PAUSE);
+            pause(PAUSE);
         }
         false
     }

@@ -25,7 +25,7 @@ use rustix::thread::futex;
 use crate::abi::{Aiocb, SigEvent, operation};
 use crate::check::{self, Checked};
 use crate::counted;
-use crate::helper::Helper;
+use crate::helper::{Helped, Helper};
 use crate::inside::{Inside, is_inside, this_thread};
 use crate::long;
 use crate::notice::Notice;
@@ -393,31 +393,6 @@ impl Context {
         }
     }
 
-    /// Does the helper's work: moves results as long as nobody waits and somebody is to be told. True when it is to rest.
-    pub(crate) fn help(&self) -> bool {
-        let mut state = self.lock();
-        self.look(&mut state, From::Plain);
-        let goes_on = state.requests.need_a_helper() || self.is_broken() && state.requests.any_begun();
-        if state.leader != 0 || !goes_on {
-            let rests = !state.requests.any_thread();
-            // Those who wait lead themselves.
-            state.call_followers |= state.leader == 0 && state.followers > 0;
-            self.finish(state, From::Plain);
-            return rests;
-        }
-        if state.requests.any_ready() || state.requests.any_notice() || state.requests.any_thread() {
-            self.finish(state, From::Plain);
-            return false;
-        }
-        let _ = self.sleep(state, None);
-        false
-    }
-
-    /// Has the kernel any of its requests?
-    pub(crate) fn has_begun(&self) -> bool {
-        self.lock().requests.any_begun()
-    }
-
     /// `aio_error` finds a request under way: it moves results, if it can without waiting for a lock.
     pub(crate) fn poll(&self) {
         if is_inside() {
@@ -552,6 +527,40 @@ impl Context {
                 return;
             }
         }
+    }
+}
+
+/// The helper moves results when nobody calls, and starts threads.
+impl Helped for Context {
+    fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_broken()
+    }
+
+    fn help(&self) -> bool {
+        let mut state = self.lock();
+        self.look(&mut state, From::Plain);
+        let goes_on = state.requests.need_a_helper() || self.is_broken() && state.requests.any_begun();
+        if state.leader != 0 || !goes_on {
+            let rests = !state.requests.any_thread();
+            // Those who wait lead themselves.
+            state.call_followers |= state.leader == 0 && state.followers > 0;
+            self.finish(state, From::Plain);
+            return rests;
+        }
+        if state.requests.any_ready() || state.requests.any_notice() || state.requests.any_thread() {
+            self.finish(state, From::Plain);
+            return false;
+        }
+        let _ = self.sleep(state, None);
+        false
+    }
+
+    fn has_begun(&self) -> bool {
+        self.lock().requests.any_begun()
     }
 }
 

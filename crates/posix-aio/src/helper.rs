@@ -9,11 +9,24 @@ use std::sync::{Mutex, PoisonError};
 use baio_engine::Errno;
 use rustix::thread::futex;
 
-use crate::context::Context;
 use crate::inside::Inside;
 
 /// It runs only what is in this library.
 const STACK_BYTES: usize = 128 << 10;
+
+/// For what it works.
+pub(crate) trait Helped: Sync {
+    fn helper(&self) -> &Helper;
+
+    /// Its ring is gone.
+    fn is_over(&self) -> bool;
+
+    /// Moves results as long as nobody waits and somebody is to be told. True when it is to rest.
+    fn help(&self) -> bool;
+
+    /// Has the kernel a request?
+    fn has_begun(&self) -> bool;
+}
 
 #[derive(Default)]
 pub(crate) struct Helper {
@@ -27,7 +40,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Makes it, if it is not there.
-    pub(crate) fn be_there(&self, context: &'static Context) -> Result<(), Errno> {
+    pub(crate) fn be_there(&self, context: &'static impl Helped) -> Result<(), Errno> {
         if self.there.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -54,9 +67,9 @@ impl Helper {
     }
 }
 
-fn run(context: &Context) {
-    let helper = &context.helper;
-    while !context.is_broken() {
+fn run(context: &impl Helped) {
+    let helper = context.helper();
+    while !context.is_over() {
         let word = helper.word.load(Ordering::SeqCst);
         if !context.help() {
             continue;
