@@ -21,10 +21,17 @@ use std::ops::Range;
 use baio_engine::Durability;
 
 use super::frames::{Frame, FrameState};
-use super::gates::GateId;
 use super::log_distance::LogCleaner;
 use super::pooled::Written;
 use super::{Cache, CacheError, CacheOp};
+
+/// Names a gate of the cache. Carries a generation: a stale one is an error or nothing, never another gate. The default one is that of
+/// every object that was not put under another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GateId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
 
 /// What pages owe to one log.
 #[derive(Debug, Default)]

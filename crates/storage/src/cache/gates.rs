@@ -14,17 +14,9 @@
 use std::collections::BTreeSet;
 
 use super::Cache;
-use super::gate::Gate;
+use super::gate::{Gate, GateId};
 use super::object::ObjectId;
 use super::request::{CacheError, CacheOp};
-
-/// Names a gate of the cache. Carries a generation: a stale one is an error or nothing, never another gate. The default one is that of
-/// every object that was not put under another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GateId {
-    slot: u32,
-    generation: u32,
-}
 
 /// All gates, and what they have in common.
 #[derive(Debug)]

@@ -15,34 +15,11 @@ use std::ops::Range;
 
 use super::Cache;
 use super::eviction::Hint;
+use super::kept::{Keeper, Kept};
 use super::object::ObjectId;
 use super::pages::Why;
 use super::request::CacheError;
 use super::window::Pattern;
-
-/// Who keeps pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keeper {
-    /// What he keeps is kept until he says otherwise, or is gone.
-    pub id: u64,
-    /// Whose share it is of.
-    pub uid: u32,
-}
-
-/// What one keeper keeps of an object.
-#[derive(Debug)]
-pub(super) struct Kept {
-    keeper: Keeper,
-    /// Sorted, and they do not touch.
-    ranges: Vec<Range<u64>>,
-}
-
-impl Kept {
-    pub(super) fn holds(&self, page: u64) -> bool {
-        let at = self.ranges.partition_point(|range| range.end <= page);
-        self.ranges.get(at).is_some_and(|range| range.start <= page)
-    }
-}
 
 /// Reads and writes under way above which nothing is prefetched.
 const FLIGHTS_MAX: u32 = 48;

@@ -23,7 +23,7 @@
 //! | `accounts` | whose dirty pages they are: no owner takes all the room |
 //! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
-//! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
+//! | `hints`, `kept` | prefetch, drop, keep; whom a policy of the caller's own may evict |
 //! | [`pool`], `page_pin`, `gate`, `gates`, `pooled` | a buffer pool of the caller's own: pins; pages wait for their log |
 //! | `change` | objects that grow, shrink, go away |
 //! | `wait`, `settle`, `end` | who waits for what; how waking goes on (§7.2); how requests end |
@@ -50,6 +50,7 @@ mod gate;
 mod gates;
 mod hints;
 mod hit;
+mod kept;
 mod lend;
 mod log_distance;
 mod object;
@@ -98,8 +99,8 @@ use write_through::is_durable;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
-pub use gates::GateId;
-pub use hints::Keeper;
+pub use gate::GateId;
+pub use kept::Keeper;
 pub use lend::{Borrower, LentPages};
 pub use object::ObjectId;
 pub use page_pin::PagePin;

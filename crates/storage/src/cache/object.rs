@@ -6,7 +6,7 @@ use baio_engine::{Durability, Errno, Time};
 
 use super::durable_waiting::DurableWaiting;
 use super::frames::PAGE;
-use super::hints::Kept;
+use super::kept::Kept;
 use super::ranges::overlap;
 use super::tree::Tree;
 use super::wait::List;

@@ -8,39 +8,12 @@
 //! The two count in different ways. A caller names the last LSN that is safe, itself included; a log of the core publishes the end of
 //! what is: everything below it is safe.
 
-use std::fmt;
-
 use super::Core;
+use super::drivers::Driver;
 use super::pool::no_cache;
 use crate::cache::{CacheError, GateId};
 use crate::error::{Error, Fault, Result};
 use crate::request::{Handle, SegmentOp};
-
-/// The gates whose logs the core drives. There are as many as logs.
-#[derive(Debug, Default)]
-pub(super) struct Drivers(Vec<Driver>);
-
-struct Driver {
-    gate: GateId,
-    /// The LSN that the log's next record will have.
-    next_lsn: Box<dyn Fn() -> u64 + Send>,
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Driver").field(&self.gate).finish()
-    }
-}
-
-impl Drivers {
-    fn get(&self, gate: GateId) -> Option<&Driver> {
-        self.0.iter().find(|driver| driver.gate == gate)
-    }
-
-    fn remove(&mut self, gate: GateId) {
-        self.0.retain(|driver| driver.gate != gate);
-    }
-}
 
 impl Core {
     /// A write gate for a log of its own: pages of what is put under it ([`Core::set_gate`]) wait for that log and for no other. The

@@ -29,6 +29,7 @@
 pub(crate) mod cached;
 pub(crate) mod counters;
 mod defrag;
+mod drivers;
 mod freeze;
 mod gates;
 mod lend;

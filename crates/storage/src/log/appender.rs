@@ -1,128 +1,16 @@
 //! Appending: from any thread, without waiting and without I/O.
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
-
-use baio_engine::{Arena, Doorbell};
-use baio_process::fork::Life;
+use std::time::Instant;
 
 use super::Lsn;
+use super::bell::LogBell;
 use super::error::LogError;
-use super::front::{self, Front};
 use super::read::Batches;
-use super::recent::Recent;
-use super::retain::Retained;
-use super::sleepers::Beds;
+use super::retained::Retained;
+use super::shared::Shared;
 use super::waits::{Fired, WaitPlace, WhenDurable};
-
-/// By what whoever drives a log is woken.
-#[derive(Clone, Debug)]
-pub enum LogBell {
-    /// It turns an engine.
-    Doorbell(Doorbell),
-    /// It polls.
-    Waker(Waker),
-}
-
-impl LogBell {
-    pub(super) fn ring(&self) {
-        match self {
-            LogBell::Doorbell(bell) => bell.ring(),
-            LogBell::Waker(waker) => waker.wake_by_ref(),
-        }
-    }
-}
-
-impl From<Doorbell> for LogBell {
-    fn from(bell: Doorbell) -> LogBell {
-        LogBell::Doorbell(bell)
-    }
-}
-
-impl From<Waker> for LogBell {
-    fn from(waker: Waker) -> LogBell {
-        LogBell::Waker(waker)
-    }
-}
-
-/// What both halves of a log share.
-pub(super) struct Shared {
-    /// Everything below is durable, in whole groups.
-    durable: AtomicU64,
-    /// First LSN of this epoch: some below may be lost, which the front knows.
-    epoch_first: AtomicU64,
-    /// A forked child has a copy that nobody drives, and whose lock a thread that is not there may hold: it has a front of its own.
-    born: Life,
-    arena: Arc<Arena>,
-    front: Mutex<Front>,
-    childs: OnceLock<Mutex<Front>>,
-    /// Where threads sleep, without the lock.
-    pub(super) beds: Beds,
-    /// Locked before the front, never while that is held.
-    recent: Mutex<Recent>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Log(durable {})", self.durable())
-    }
-}
-
-impl Shared {
-    pub(super) fn new(front: Front, recent: Recent) -> Shared {
-        Shared {
-            durable: AtomicU64::new(0),
-            epoch_first: AtomicU64::new(0),
-            born: Life::now(),
-            arena: Arc::clone(front.arena()),
-            front: Mutex::new(front),
-            childs: OnceLock::new(),
-            beds: Beds::new(),
-            recent: Mutex::new(recent),
-        }
-    }
-
-    /// The latest batches. No appender waits for this lock: the driver and those who read take it, for a moment.
-    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A panic under the lock leaves numbers behind that are whole: nothing there is half-way when it calls out.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Front> {
-        let front = match self.born.is_over() {
-            false => &self.front,
-            true => self.childs.get_or_init(|| {
-                let lsn = Lsn(self.durable());
-                Mutex::new(Front::of_a_child(&self.arena, lsn))
-            }),
-        };
-        front.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn durable(&self) -> u64 {
-        // Acquire: whoever sees this LSN sees what the driver did before it said so.
-        self.durable.load(Ordering::Acquire)
-    }
-
-    /// Is it durable, without a look at what may be lost?
-    pub(super) fn is_durable(&self, lsn: u64) -> bool {
-        // Relaxed: stored once, before an LSN of its epoch is durable.
-        lsn < self.durable() && lsn >= self.epoch_first.load(Ordering::Relaxed)
-    }
-
-    /// Before `set_durable` says so.
-    pub(super) fn set_epoch_first(&self, lsn: u64) {
-        self.epoch_first.store(lsn, Ordering::Relaxed);
-    }
-
-    /// The driver alone stores, under the lock, so that nobody begins to wait in between.
-    pub(super) fn set_durable(&self, lsn: u64) {
-        // Release: pairs with the load in `durable`.
-        self.durable.store(lsn, Ordering::Release);
-    }
-}
 
 /// Appends records to a log and tells when they are durable. Of any thread; a clone appends to the same log.
 #[derive(Clone, Debug)]
@@ -137,10 +25,6 @@ impl Appender {
             shared: Arc::clone(shared),
             is_quiet: false,
         }
-    }
-
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
     }
 
     /// The same for the thread that drives the log itself: it never rings the bell.
@@ -242,6 +126,32 @@ impl Appender {
         Poll::Pending
     }
 
+    /// Sleeps until the record with this LSN is durable, and with it its whole group and all before; or until the deadline: then it is
+    /// pending. For threads that do not drive the log: who drives it would wait for itself. Nobody waits for a log that has gone.
+    ///
+    /// # Errors
+    /// As [`Appender::poll_durable`].
+    pub fn wait_durable(&self, lsn: Lsn, deadline: Option<Instant>) -> Poll<Result<(), LogError>> {
+        let shared = &self.shared;
+        loop {
+            // Who is woken mostly finds it so, and needs no lock, which all others want at the same moment.
+            if shared.is_durable(lsn.0) {
+                return Poll::Ready(Ok(()));
+            }
+            let bed = {
+                let mut front = shared.lock();
+                let lsn = front.gap.wanted(lsn.0);
+                if let Some(told) = front.told(lsn, shared.durable()) {
+                    return Poll::Ready(told);
+                }
+                front.waits.sleepers.bed(lsn, &shared.beds)
+            };
+            if !shared.beds.sleep(bed, deadline) {
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Calls back, in the driver's thread, when the record with this LSN is durable, or never will be; in this one when the log has gone.
     pub fn when_durable(&self, lsn: Lsn, callback: WhenDurable) {
         let bell = {
@@ -321,29 +231,6 @@ impl Appender {
         let bell = bell.into();
         let old = self.shared.lock().bell.replace(bell);
         drop(old);
-    }
-}
-
-impl Front {
-    /// What who waits for this LSN is told at once: that it is durable, never will be, or is nobody's yet. Else he waits, for the next
-    /// record at most.
-    pub(super) fn told(&self, lsn: u64, durable: u64) -> Option<Result<(), LogError>> {
-        let end = self.next_lsn();
-        if matches!(self.life, front::Life::Open | front::Life::Paused) && lsn > end {
-            return Some(Err(LogError::NotYet { end: Lsn(end) }));
-        }
-        (lsn < durable || lsn >= self.lost_from).then(|| self.lost(lsn))
-    }
-
-    fn lost(&self, lsn: u64) -> Result<(), LogError> {
-        self.gap.check(lsn)?;
-        if lsn < self.lost_from {
-            return Ok(());
-        }
-        match &self.life {
-            front::Life::Failed(error) => Err(error.clone()),
-            _ => Err(LogError::Closed),
-        }
     }
 }
 

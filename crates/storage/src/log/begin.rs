@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use baio_engine::{Arena, Time};
 
-use super::appender::Shared;
 use super::flights::Flights;
 use super::format::Head;
 use super::front::Front;
@@ -13,6 +12,7 @@ use super::headers::Headers;
 use super::index::Index;
 use super::read::Reads;
 use super::recent::Recent;
+use super::shared::Shared;
 use super::{LogError, LogOptions, LogPart, PartCounts, Recovered, Salt};
 use crate::slot_map::SlotMap;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use baio_engine::{Arena, Buffer, Errno};
 
 use super::Lsn;
-use super::appender::LogBell;
+use super::bell::LogBell;
 use super::error::LogError;
 use super::format::{
     BATCH_HEADER, Head, RECORD_FIRST, RECORD_HEADER, RECORD_LAST, RECORD_MAX, record_bytes, record_header, round_up,
@@ -319,6 +319,27 @@ impl Front {
             Life::Paused => Err(LogError::WouldBlock),
             Life::Opening | Life::Closed => Err(LogError::Closed),
             Life::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    /// What who waits for this LSN is told at once: that it is durable, never will be, or is nobody's yet. Else he waits, for the next
+    /// record at most.
+    pub(super) fn told(&self, lsn: u64, durable: u64) -> Option<Result<(), LogError>> {
+        let end = self.next_lsn();
+        if matches!(self.life, Life::Open | Life::Paused) && lsn > end {
+            return Some(Err(LogError::NotYet { end: Lsn(end) }));
+        }
+        (lsn < durable || lsn >= self.lost_from).then(|| self.lost(lsn))
+    }
+
+    fn lost(&self, lsn: u64) -> Result<(), LogError> {
+        self.gap.check(lsn)?;
+        if lsn < self.lost_from {
+            return Ok(());
+        }
+        match &self.life {
+            Life::Failed(error) => Err(error.clone()),
+            _ => Err(LogError::Closed),
         }
     }
 

@@ -9,23 +9,8 @@ use baio_engine::Errno;
 use super::error::LogError;
 use super::format::{DATA_AT, Header};
 use super::front::Life;
-use super::jobs::{AfterDrain, AfterHeader, AfterZero, Ended, HeaderWrite, Next, Step};
-use super::zero::Zeroing;
+use super::steps::{AfterDrain, AfterHeader, AfterZero, Ended, Growth, HeaderWrite, Next, Step, Zeroing};
 use super::{LogAnswer, LogIoKind, LogPart};
-
-/// A growth on its way, in bytes of data.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Growth {
-    size_bytes: u64,
-    old: u64,
-    new: u64,
-    /// What has wrapped: bytes from the beginning.
-    wrapped: u64,
-    /// So much of it is copied.
-    copied: u64,
-    /// The next part is being read, and not written yet.
-    is_read: bool,
-}
 
 impl LogPart {
     pub(super) fn begin_grow(&mut self, size_bytes: u64) -> Next {

@@ -6,32 +6,13 @@
 
 use super::error::LogError;
 use super::format::{COPIES_AT, DATA_AT, Header, making_mark};
-use super::jobs::{AfterHeader, AfterZero, Ended, HeaderWrite, Next, Step};
 use super::seen::{Heard, Reading};
-use super::zero::Zeroing;
+use super::steps::{AfterHeader, AfterZero, Blank, Ended, HeaderWrite, Lengthening, Next, Step, Zeroing};
 use super::{LogIoKind, LogPart, Maker};
 use baio_engine::{Buffer, Errno};
 
 /// Bytes that are looked through at once, if the arena has them.
 const LOOK_BYTES: u64 = 1 << 20;
-
-/// Looking for bytes that are not zero.
-#[derive(Debug)]
-pub(super) struct Blank {
-    reading: Reading,
-    from: u64,
-    /// The end of the file may lie before that of the read.
-    to: u64,
-}
-
-/// How a file is made longer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Lengthening {
-    /// Its space is set aside, so many bytes in all.
-    Allocating { to: u64 },
-    /// Where the file system sets none aside: its last block is written, as all others are afterwards.
-    Writing,
-}
 
 impl LogPart {
     /// The first step of a making.

@@ -13,12 +13,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `format`, `stamp` | bytes: header, batch, record; by what a batch is known from a record that looks like one |
-//! | `front`, `appender` | the batch that is being filled; appending |
-//! | `waits`, `room`, `retain` | who waits for an LSN; for room, and how much there is; who still needs old records |
-//! | `sleepers` | threads that sleep until an LSN is durable |
+//! | `front`, `shared`, `appender` | the batch that is being filled; what both halves share; appending |
+//! | `waits`, `room`, `retain`, `retained` | who waits for an LSN; for room, and how much there is; who still needs old records |
+//! | `sleepers`, `bell` | threads that sleep until an LSN is durable; how the driver is woken |
 //! | `flights` | batches at the device; what is durable; a failed write |
 //! | `driven` | what its driver asks before it sleeps |
-//! | `jobs` | requests that change the log, one after the other |
+//! | `steps`, `jobs` | requests that change the log, one after the other: their data, their order |
 //! | `headers` | the two copies of the header |
 //! | `begin` | how a log begins |
 //! | `make`, `zero` | making, and whether one was ever made; what is new is written once |
@@ -35,6 +35,7 @@
 
 mod appender;
 mod begin;
+mod bell;
 mod chain;
 mod driven;
 mod error;
@@ -52,11 +53,14 @@ mod read;
 mod reader;
 mod recent;
 mod retain;
+mod retained;
 mod room;
 mod scan;
 mod seen;
+mod shared;
 mod sleepers;
 mod stamp;
+mod steps;
 mod truncate;
 mod waits;
 mod zero;
@@ -69,24 +73,25 @@ use std::sync::Arc;
 use baio_engine::{Arena, Buffer, Errno, Memory, Time};
 
 use crate::slot_map::{SlotKey, SlotMap};
-use appender::Shared;
 use begin::Maker;
 use flights::Flights;
 use format::{Head, Header};
 use front::{Front, Life};
 use headers::Headers;
 use index::Index;
-use jobs::{Job, Running};
 use read::Reads;
+use shared::Shared;
+use steps::{Job, Running};
 
-pub use appender::{Appender, LogBell, WaitKey};
+pub use appender::{Appender, WaitKey};
 pub use begin::LogStart;
+pub use bell::LogBell;
 pub use error::LogError;
 pub use flights::BATCH_CLASSES;
 pub use options::LogOptions;
 pub use read::{BatchRange, Batches};
 pub use reader::{Record, RecordReader};
-pub use retain::Retained;
+pub use retained::Retained;
 pub use stamp::Salt;
 pub use waits::{Fired, WhenDurable};
 

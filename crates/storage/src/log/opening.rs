@@ -6,9 +6,8 @@
 use super::error::LogError;
 use super::format::{COPIES_AT, DATA_AT, Header, LSN_MAX};
 use super::front::{Gap, Life, Shape, Tail};
-use super::jobs::{AfterHeader, Ended, HeaderWrite, Job, Next, Running, Step};
-use super::scan::Scan;
 use super::seen::{Heard, Reading};
+use super::steps::{AfterHeader, Ended, HeaderWrite, Job, Next, Running, Scan, Step};
 use super::{LogAnswer, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
 
 impl LogPart {

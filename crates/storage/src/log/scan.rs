@@ -10,14 +10,12 @@
 //! is next, and for all that decides where a log goes on behind a hole, so nobody salvages while reads fail. Farther behind the end
 //! of a log that has no hole a block may be unreadable: it could only have told of rot.
 
-use baio_engine::Buffer;
-
 use super::chain::{Chain, Later, Step as ChainStep};
 use super::error::LogError;
-use super::format::{DATA_AT, Header};
+use super::format::DATA_AT;
 use super::index::Mark;
-use super::jobs::{Ended, Next, Step};
 use super::seen::{Heard, Reading, Seen, Unread};
+use super::steps::{Ended, Look, Next, Scan, Step};
 use super::{Hole, LogPart, Lsn};
 
 /// Bytes that are read at once, if the arena has them.
@@ -29,42 +27,6 @@ const LAPS_IN_VAIN: u64 = 4;
 const LAP_LEAST: u64 = 16 << 20;
 /// Holes that a log may have: each is kept in memory.
 const HOLES_MAX: usize = 4096;
-
-/// How far a recovery has come.
-#[derive(Debug)]
-pub(super) struct Scan {
-    pub(super) header: Header,
-    /// The highest watermark of both copies.
-    pub(super) watermark: u64,
-    pub(super) chain: Chain,
-    /// Memory to read into, while nothing is seen or being read.
-    buffer: Option<Buffer>,
-    chunk: u32,
-    reading: Option<Reading>,
-    seen: Option<Seen>,
-    /// Where in the data what is seen begins, and its length up to the end of a block that could not be read.
-    at: u64,
-    len: u32,
-    /// The first block that could not be read.
-    unread: Option<Unread>,
-    /// Bytes of the data that were gone over.
-    passed: u64,
-    look: Option<Look>,
-    pub(super) holes: Vec<Hole>,
-}
-
-/// Looking for later batches behind a gap.
-#[derive(Debug)]
-struct Look {
-    place: u64,
-    left: u64,
-    passed: u64,
-    is_rot: bool,
-    /// Up to there the next batch may lie that should begin in the gap: that must be readable.
-    next_to: u64,
-    /// Where the first later batch lies, its LSN, and how far behind the gap.
-    found: Option<(u64, u64, u64)>,
-}
 
 /// What a gap is, when it is not a hole behind which the log goes on.
 enum Verdict {

@@ -19,14 +19,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rustix::thread::futex::{self, Flags, Timespec};
-
-use super::Lsn;
-use super::appender::Appender;
-use super::error::LogError;
 
 /// More than there usually are batches that are not durable; and the bits of a word.
 const BEDS: usize = 64;
@@ -53,7 +48,7 @@ impl Beds {
     }
 
     /// Sleeps until the bed is woken. May end early: look again. False: the deadline is over.
-    fn sleep(&self, bed: Bed, deadline: Option<Instant>) -> bool {
+    pub(super) fn sleep(&self, bed: Bed, deadline: Option<Instant>) -> bool {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
             return false;
@@ -73,7 +68,7 @@ impl Beds {
 
 /// Where to sleep, and what stood there.
 #[derive(Clone, Copy, Debug)]
-struct Bed {
+pub(super) struct Bed {
     index: usize,
     word: u32,
 }
@@ -134,7 +129,7 @@ impl Sleepers {
     }
 
     /// Where to sleep for an LSN that is not durable.
-    fn bed(&mut self, lsn: u64, beds: &Beds) -> Bed {
+    pub(super) fn bed(&mut self, lsn: u64, beds: &Beds) -> Bed {
         let before = self.ends.partition_point(|end| *end <= lsn);
         let index = index_of(self.first + before as u64);
         self.slept_on |= 1 << index;
@@ -146,34 +141,6 @@ impl Sleepers {
 
 fn index_of(number: u64) -> usize {
     (number % BEDS as u64) as usize
-}
-
-impl Appender {
-    /// Sleeps until the record with this LSN is durable, and with it its whole group and all before; or until the deadline: then it is
-    /// pending. For threads that do not drive the log: who drives it would wait for itself. Nobody waits for a log that has gone.
-    ///
-    /// # Errors
-    /// As [`Appender::poll_durable`].
-    pub fn wait_durable(&self, lsn: Lsn, deadline: Option<Instant>) -> Poll<Result<(), LogError>> {
-        let shared = self.shared();
-        loop {
-            // Who is woken mostly finds it so, and needs no lock, which all others want at the same moment.
-            if shared.is_durable(lsn.0) {
-                return Poll::Ready(Ok(()));
-            }
-            let bed = {
-                let mut front = shared.lock();
-                let lsn = front.gap.wanted(lsn.0);
-                if let Some(told) = front.told(lsn, shared.durable()) {
-                    return Poll::Ready(told);
-                }
-                front.waits.sleepers.bed(lsn, &shared.beds)
-            };
-            if !shared.beds.sleep(bed, deadline) {
-                return Poll::Pending;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

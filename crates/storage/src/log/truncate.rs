@@ -9,20 +9,9 @@ use super::chain::{Chain, Step as ChainStep};
 use super::error::LogError;
 use super::format::{BATCH_HEADER, DATA_AT, Head, Header};
 use super::front::Life;
-use super::jobs::{AfterHeader, Ended, HeaderWrite, Next, Step};
 use super::seen::{Heard, Reading};
+use super::steps::{AfterHeader, Ended, Find, HeaderWrite, Next, Step};
 use super::{LogAnswer, LogIoKind, LogPart, LogRequest, Lsn};
-
-/// Looking for the last group that begins at or below an LSN.
-#[derive(Debug)]
-pub(super) struct Find {
-    to: u64,
-    chain: Chain,
-    found: Head,
-    /// The place that was read, and how many bytes.
-    at: u64,
-    len: u32,
-}
 
 impl LogPart {
     /// Somebody has let go of records that truncation waited for.

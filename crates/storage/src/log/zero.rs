@@ -7,22 +7,11 @@ use std::ops::Range;
 use baio_engine::{Errno, Frozen, Memory};
 
 use super::format::DATA_AT;
-use super::jobs::{AfterZero, Next, Step};
+use super::steps::{AfterZero, Next, Step, Zeroing};
 use super::{IoOwner, LogError, LogIoKind, LogPart};
 
 /// Bytes of a write: the first for which there is memory.
 const WRITE_BYTES: [usize; 4] = [1 << 20, 256 << 10, 64 << 10, 4096];
-
-/// Zeroes on their way.
-#[derive(Debug)]
-pub(super) struct Zeroing {
-    /// What is still to be written, in bytes of data; more than one range after short writes.
-    left: Vec<Range<u64>>,
-    zeroes: Option<Frozen>,
-    under_way: u32,
-    failed: Option<Errno>,
-    then: AfterZero,
-}
 
 impl Zeroing {
     pub(super) fn new(data: Range<u64>, then: AfterZero) -> Zeroing {

@@ -30,7 +30,7 @@ use self::io::Join;
 pub(super) use self::objects::whole_sectors;
 use self::objects::{Cached, Cut, Memo};
 use super::Core;
-use super::gates::Drivers;
+use super::drivers::Drivers;
 use crate::cache::eviction::Hint;
 use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
 use crate::error::{Error, Fault, Result};
