@@ -283,11 +283,15 @@ pub(crate) fn a_write_that_will_not_wait_tells_how_far_it_came(bench: &Bench) ->
 }
 
 pub(crate) fn an_empty_pipe_tells_the_impatient(bench: &Bench) -> Case {
-    let (reader, writer) = bench.pipe()?;
-    let mut engine = bench.engine();
+    let (reader, writer) = bench.raw_pipe()?;
+    let ends = reader.try_clone().expect("a descriptor");
+    let (reader, mut engine) = (file(reader), bench.engine());
     let done = go!(engine, impatient(Request::read_stream(&reader, blank(&engine, 8))))?;
     assert_eq!(done.result, Err(Error::System(Errno::EAGAIN)));
     drop(writer);
+    // A process that another test is just starting has it open until its execve(2).
+    let mut ends = [rustix::event::PollFd::new(&ends, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ends, None).expect("a poll");
     let done = go!(engine, impatient(Request::read_stream(&reader, blank(&engine, 8))))?;
     assert_eq!(done.result, Ok(0), "the end is known without waiting");
     Ok(())
