@@ -22,14 +22,12 @@ const TRANSFER_MAX: u64 = 0x7fff_f000;
 /// `UIO_MAXIOV`.
 const PARTS_MAX: u64 = 1024;
 
-/// `RWF_*` that this library knows; the kernel looks whether the file does.
-const RWF_ALL: i32 = RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | RWF_APPEND | RWF_REST;
+/// `RWF_*` that each kernel knows. Of a younger one the kernel itself says in the call whether it does: AIO refuses in `io_submit` what a
+/// ring would refuse with an event.
+const RWF_KNOWN: i32 = RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | RWF_APPEND;
 /// Asks for a busy wait, which AIO never does: the kernel's forgets it too.
 const RWF_HIPRI: i32 = 1;
 const RWF_APPEND: i32 = 0x10;
-const RWF_NOAPPEND: i32 = 0x20;
-/// NOAPPEND, ATOMIC, DONTCACHE, NOSIGNAL.
-const RWF_REST: i32 = RWF_NOAPPEND | 0x40 | 0x80 | 0x100;
 
 /// Who does a request.
 pub(crate) enum Route {
@@ -156,12 +154,8 @@ fn bare(what: What) -> Checked {
 unsafe fn transfer(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
     let reads = matches!(iocb.opcode, command::PREAD | command::PREADV);
     let priority = priority(iocb)?;
-    if iocb.rw_flags & !RWF_ALL != 0 {
+    if iocb.rw_flags & !RWF_KNOWN != 0 {
         return Err(Errno::EOPNOTSUPP);
-    }
-    let both = RWF_APPEND | RWF_NOAPPEND;
-    if iocb.rw_flags & both == both {
-        return Err(Errno::EINVAL);
     }
     let refused = if reads { libc::O_WRONLY } else { libc::O_RDONLY };
     if open & libc::O_ACCMODE == refused {
