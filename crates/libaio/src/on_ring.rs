@@ -6,11 +6,10 @@
 //!
 //! | lock | guards | held over |
 //! |---|---|---|
-//! | `arrivals` | moving results into the live ring, taking events from it, who waits | nothing that sleeps |
-//! | `requests` | the table of requests in flight | nothing that sleeps; the call that cancels a poll |
+//! | `state` | the requests in flight, moving results into the live ring, taking events from it, who waits | nothing that sleeps; the call that cancels a poll |
 //! | of the ring | its submission | `io_uring_enter`, which the kernel does one by one as well |
 //!
-//! They are taken in this order. Nobody waits for events under one.
+//! They are taken in this order. Nobody waits for events under one. A request that is submitted takes the first twice, and the other once.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use baio_engine::shared::{Call, SharedRing};
+use baio_engine::shared::{Call, Reaper, SharedRing};
 use baio_engine::{Errno, SetupError};
 
 use crate::abi::{IoEvent, Iocb};
@@ -47,10 +46,8 @@ pub(crate) struct OnRing {
     counts: AtomicU64,
     /// Of these, requests that name an event fd.
     signalling: AtomicU32,
-    requests: Mutex<Requests>,
+    state: Mutex<State>,
     event_fds: Mutex<EventFds>,
-    arrivals: Mutex<Arrivals>,
-    carried: Mutex<Vec<Carried>>,
     /// Rows of requests that were handed to the kernel.
     rows: AtomicU64,
     kinds: Kinds,
@@ -63,12 +60,24 @@ pub(crate) struct OnRing {
     me: Weak<OnRing>,
 }
 
-/// Who waits in `io_getevents`.
-#[derive(Default)]
-struct Arrivals {
+/// What the threads of a context share.
+struct State {
+    /// In flight on the ring.
+    requests: Requests,
+    /// In flight in the kernel's own context.
+    carried: Vec<Carried>,
+    reaper: Reaper,
+    /// Threads in `io_getevents`.
     waiters: u32,
     /// The only one of them may sleep until so many results have arrived.
     gathering: u32,
+}
+
+impl State {
+    /// Is the kernel at work on what was to end in the call?
+    fn any_stray(&self) -> bool {
+        self.carried.iter().any(|it| it.stray)
+    }
 }
 
 /// What is left to do when results have been moved, outside of locks.
@@ -78,6 +87,12 @@ struct After {
     again: Vec<Call>,
     /// How many results there were.
     moved: u32,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has taken the lock of a context.
+    pub(crate) static LOCKS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 /// A ring has room for the results of so many requests; larger contexts stay the kernel's.
@@ -106,7 +121,14 @@ impl OnRing {
             return Err(refused(Errno::EAGAIN).need("at most 16384 requests"));
         }
         let capacity = capacity_of(nr, processors);
-        let ring = SharedRing::new(capacity)?;
+        let (ring, reaper) = SharedRing::new(capacity)?;
+        let state = State {
+            requests: Requests::default(),
+            carried: Vec::new(),
+            reaper,
+            waiters: 0,
+            gathering: 0,
+        };
         // SAFETY: the caller's promise.
         let live = unsafe { LiveRing::over(address) }.map_err(refused)?;
         // Those that nobody has taken are in ours; in the kernel's own memory they must not come again.
@@ -118,10 +140,8 @@ impl OnRing {
             capacity,
             counts: AtomicU64::new(0),
             signalling: AtomicU32::new(0),
-            requests: Mutex::default(),
+            state: Mutex::new(state),
             event_fds: Mutex::default(),
-            arrivals: Mutex::default(),
-            carried: Mutex::default(),
             rows: AtomicU64::new(0),
             kinds: Kinds::default(),
             known_pages: Default::default(),
@@ -154,29 +174,49 @@ impl OnRing {
     /// Moves results while nobody waits, and says how many; none when somebody waits, who will. Those in `io_getevents` sleep until so and
     /// so many results have arrived that nobody has moved.
     pub(crate) fn look(&self, submitted: Option<u64>) -> Option<u32> {
-        let arrivals = locked(&self.arrivals);
-        if arrivals.waiters > 0 {
-            let gathering = arrivals.gathering;
-            drop(arrivals);
-            if gathering > 1 && self.signalling() > 0 {
-                // They may sleep until more have arrived than will before an event fd is due. They see to it.
-                let _ = self.ring.wake(gathering);
-            }
-            return None;
-        }
-        let after = self.gather(submitted);
-        drop(arrivals);
-        let moved = after.moved;
-        self.finish(after);
-        Some(moved)
+        let mut state = self.state();
+        let looked = self.look_at(&mut state, submitted);
+        drop(state);
+        self.settle(looked)
     }
 
-    /// Moves results into the live ring; the lock of arrivals is the caller's. Requests that were `submitted` then or later have ended at
-    /// once, if the caller has just submitted.
-    fn gather(&self, submitted: Option<u64>) -> After {
+    /// The first half, under the lock: what was moved, or for how many results somebody waits.
+    fn look_at(&self, state: &mut State, submitted: Option<u64>) -> Result<After, u32> {
+        match state.waiters {
+            0 => Ok(self.gather(state, submitted)),
+            _ => Err(state.gathering),
+        }
+    }
+
+    /// The second half, without the lock.
+    fn settle(&self, looked: Result<After, u32>) -> Option<u32> {
+        match looked {
+            Ok(after) => {
+                let moved = after.moved;
+                self.finish(after);
+                Some(moved)
+            }
+            Err(gathering) => {
+                if gathering > 1 && self.signalling() > 0 {
+                    // They may sleep until more have arrived than will before an event fd is due. They see to it.
+                    let _ = self.ring.wake(gathering);
+                }
+                None
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        #[cfg(test)]
+        LOCKS.set(LOCKS.get() + 1);
+        locked(&self.state)
+    }
+
+    /// Moves results into the live ring. Requests that were `submitted` then or later have ended at once, if the caller has just submitted.
+    fn gather(&self, state: &mut State, submitted: Option<u64>) -> After {
         let mut after = After::default();
-        let mut requests = locked(&self.requests);
-        self.ring.reap(|name, raw| {
+        let State { requests, reaper, .. } = state;
+        self.ring.reap(reaper, |name, raw| {
             after.moved += 1;
             match requests.ended(name, raw) {
                 Ended::Event(event, request) => self.publish(event, request, submitted, &mut after.signals),
@@ -184,15 +224,14 @@ impl OnRing {
                 Ended::Nobody => {}
             }
         });
-        drop(requests);
         // A context that is gone has no events any more: its address may be the next one's by now.
-        if !self.live.is_closed() && self.any_stray() {
-            self.move_events(submitted, &mut after);
+        if !self.live.is_closed() && state.any_stray() {
+            self.move_events(state, submitted, &mut after);
         }
         after
     }
 
-    /// Puts an event into the live ring; the lock of arrivals is the caller's.
+    /// Puts an event into the live ring; the lock is the caller's.
     fn publish(&self, event: IoEvent, request: Request, submitted: Option<u64>, signals: &mut Signals) {
         let operation = counted::operation(&request.call.what);
         counted::tell(operation, request.started, &event, submitted);
@@ -212,13 +251,13 @@ impl OnRing {
             // SAFETY: the promise of who submitted them lasts until their events are there.
             if let Err((taken, _)) = unsafe { self.ring.submit(&after.again) } {
                 // They can be neither made again nor lost.
-                let arrivals = locked(&self.arrivals);
+                let mut state = self.state();
                 let mut signals = Signals::default();
-                for request in self.forget(&after.again[taken..]) {
+                for request in state.requests.forget(&after.again[taken..]) {
                     let event = request.event(-Errno::ECANCELED.raw());
                     self.publish(event, request, None, &mut signals);
                 }
-                drop(arrivals);
+                drop(state);
                 signals.send();
             }
             self.cancel_what_was_cancelled(&after.again);
@@ -245,22 +284,22 @@ impl OnRing {
         let mut looked = false;
         self.helper.called();
         loop {
-            let mut arrivals = locked(&self.arrivals);
-            let after = self.gather(None);
+            let mut state = self.state();
+            let after = self.gather(&mut state, None);
             // SAFETY: the caller's promise.
             taken += unsafe { self.live.take(events.wrapping_add(taken), most - taken) };
             let enough = taken >= least || matches!(limit, Limit::Never) || ended.is_some() || self.is_dead();
             if enough && taken == 0 && !looked && self.in_flight() > 0 {
                 // Once more, before it says that there is nothing: what has ended may be told only to who enters the kernel.
                 looked = true;
-                drop(arrivals);
+                drop(state);
                 self.finish(after);
                 let _ = self.ring.wait(0, Some(Duration::ZERO), None);
                 continue;
             }
             if enough {
-                let others = self.leave(&mut arrivals, waiting);
-                drop(arrivals);
+                let others = self.leave(&mut state, waiting);
+                drop(state);
                 self.finish(after);
                 if others > 0 {
                     let _ = self.ring.wake(others);
@@ -271,21 +310,22 @@ impl OnRing {
                 break;
             }
             if !waiting {
-                arrivals.waiters += 1;
+                state.waiters += 1;
                 waiting = true;
             }
             // Alone, and with nothing to see to at once: as many as it wants at one go, if there can be so many.
-            let want = match arrivals.waiters {
+            let want = match state.waiters {
                 1 if self.signalling() == 0 => (least - taken).min(self.capacity as usize) as u32,
                 _ => 1,
             };
-            arrivals.gathering = match arrivals.waiters {
+            state.gathering = match state.waiters {
                 1 => want,
-                _ => arrivals.gathering.max(want),
+                _ => state.gathering.max(want),
             };
-            drop(arrivals);
+            let look_again = state.any_stray().then_some(MOMENT);
+            drop(state);
             self.finish(after);
-            ended = self.sleep(want, limit, &mut deadline, mask).err();
+            ended = self.sleep(want, limit, &mut deadline, look_again, mask).err();
         }
         match ended {
             _ if self.is_dead() => Err(Errno::EINVAL),
@@ -295,19 +335,26 @@ impl OnRing {
     }
 
     /// Counts a waiter out; says by how many arrivals the others are to be woken, since events are left that they may not know of.
-    fn leave(&self, arrivals: &mut Arrivals, waiting: bool) -> u32 {
-        let want = arrivals.gathering.max(1);
+    fn leave(&self, state: &mut State, waiting: bool) -> u32 {
+        let want = state.gathering.max(1);
         if waiting {
-            arrivals.waiters -= 1;
+            state.waiters -= 1;
         }
-        if arrivals.waiters == 0 {
-            arrivals.gathering = 0;
+        if state.waiters == 0 {
+            state.gathering = 0;
             return 0;
         }
         if self.live.len() > 0 { want } else { 0 }
     }
 
-    fn sleep(&self, want: u32, limit: Limit, deadline: &mut Option<Instant>, mask: Option<u64>) -> Result<(), Errno> {
+    fn sleep(
+        &self,
+        want: u32,
+        limit: Limit,
+        deadline: &mut Option<Instant>,
+        look_again: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<(), Errno> {
         let left = match limit {
             Limit::Never => Some(Duration::ZERO),
             Limit::Ever => None,
@@ -323,7 +370,6 @@ impl OnRing {
                 }
             }
         };
-        let look_again = self.any_stray().then_some(MOMENT);
         let sleep = left.into_iter().chain(look_again).min();
         match self.sleep_in_ring(want, sleep, mask) {
             Ok(()) | Err(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
@@ -349,8 +395,8 @@ impl OnRing {
 
     /// `io_cancel`: only polls can be, and end as an event.
     pub(crate) fn cancel(&self, object: *mut Iocb) -> Result<(), Errno> {
-        let mut requests = locked(&self.requests);
-        let found = requests.cancel_polls(|request| request.object == object);
+        let mut state = self.state();
+        let found = state.requests.cancel_polls(|request| request.object == object);
         let Some(&name) = found.first() else {
             // Perhaps the kernel has it. It has not written the event since Linux 4.18.
             // SAFETY: it looks itself at what it is given.
@@ -359,7 +405,7 @@ impl OnRing {
         };
         // Under the lock: the name is another request's as soon as its result has been moved.
         self.ring.cancel(name)?;
-        drop(requests);
+        drop(state);
         self.look(None);
         Err(Errno::EINPROGRESS)
     }
@@ -367,14 +413,13 @@ impl OnRing {
     /// Waits until the writes and syncs have ended that are under way now, at most until then: the program exits. Its other threads may
     /// go on submitting.
     pub(crate) fn drain(&self, until: Instant) {
-        let submitted = locked(&self.requests).submitted();
+        let submitted = self.state().requests.submitted();
         loop {
-            let after = {
-                let _arrivals = locked(&self.arrivals);
-                self.gather(None)
-            };
+            let mut state = self.state();
+            let after = self.gather(&mut state, None);
+            drop(state);
             self.finish(after);
-            let waits = locked(&self.requests).any_change(submitted) && Instant::now() < until;
+            let waits = self.state().requests.any_change(submitted) && Instant::now() < until;
             if !waits {
                 return;
             }
@@ -388,21 +433,19 @@ impl OnRing {
         let mut gone_since = None;
         loop {
             // Each time: who was in `io_submit` already may let one more in.
-            let mut requests = locked(&self.requests);
-            for poll in requests.cancel_polls(|_| true) {
+            let mut state = self.state();
+            for poll in state.requests.cancel_polls(|_| true) {
                 let _ = self.ring.cancel(poll);
             }
-            drop(requests);
-            let arrivals = locked(&self.arrivals);
-            let after = self.gather(None);
-            let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);
-            drop(arrivals);
+            let after = self.gather(&mut state, None);
+            let (waiters, gathering) = (state.waiters, state.gathering);
+            drop(state);
             self.finish(after);
             if waiters > 0 {
                 let _ = self.ring.wake(gathering.max(1));
             }
             // What the kernel carries it ends itself.
-            let in_ring = self.in_flight() as usize > locked(&self.carried).len();
+            let in_ring = self.in_flight() as usize > self.state().carried.len();
             if !in_ring && is_alone() {
                 break;
             }
@@ -412,14 +455,14 @@ impl OnRing {
                 continue;
             }
             let patient = gone_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
-            if !(patient && locked(&self.requests).any_transfer()) && is_alone() {
+            if !(patient && self.state().requests.any_transfer()) && is_alone() {
                 break;
             }
         }
         // The helper may look once more.
-        let arrivals = locked(&self.arrivals);
+        let state = self.state();
         self.live.close();
-        drop(arrivals);
+        drop(state);
         self.helper.go();
         let _ = self.ring.wake(1);
     }
@@ -449,7 +492,7 @@ impl Helped for OnRing {
 
     fn sleep_for_arrivals(&self) -> Result<(), Errno> {
         let kept = self.kept_event_fds();
-        let look_again = self.any_stray().then_some(MOMENT);
+        let look_again = self.state().any_stray().then_some(MOMENT);
         let told = self.sleep_in_ring(1, kept.map(|_| KEPT).into_iter().chain(look_again).min(), None);
         if let (Err(Errno::ETIME), Some(uses)) = (told, kept) {
             self.give_back_event_fds(uses);

@@ -161,6 +161,11 @@ impl Requests {
         Some(request)
     }
 
+    /// Takes calls out that the ring will never see.
+    pub(crate) fn forget(&mut self, calls: &[Call]) -> Vec<Request> {
+        calls.iter().filter_map(|call| self.remove(call.name)).collect()
+    }
+
     fn get(&self, name: u64) -> Option<&Request> {
         let place = self.places.get(name as u32 as usize)?;
         place.request.as_ref().filter(|_| u64::from(place.uses) == name >> 32)

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use baio_engine::shared::{Call, SharedRing, What};
+use baio_engine::shared::{Call, Reaper, SharedRing, What};
 use baio_engine::{Errno, SetupError};
 use baio_shim::file::File;
 use rustix::thread::futex;
@@ -43,9 +43,9 @@ pub(crate) struct Context {
     pub(crate) helper: Helper,
 }
 
-#[derive(Default)]
 pub(crate) struct State {
     pub(crate) requests: Requests,
+    reaper: Reaper,
     /// The thread that sleeps in the ring, or is about to, and will move results; 0 if none does.
     leader: usize,
     /// When it last went to sleep. One that has left by longjmp(3), out of a handler above its sleep, never does again.
@@ -98,9 +98,18 @@ impl Context {
     /// # Errors
     /// Why there is no io_uring, and the cure.
     pub(crate) fn new() -> Result<Box<Context>, SetupError> {
+        let (ring, reaper) = SharedRing::new(IN_RING_MAX as u32)?;
+        let state = State {
+            requests: Requests::default(),
+            reaper,
+            leader: 0,
+            slept: None,
+            followers: 0,
+            call_followers: false,
+        };
         Ok(Box::new(Context {
-            ring: SharedRing::new(IN_RING_MAX as u32)?,
-            state: Mutex::default(),
+            ring,
+            state: Mutex::new(state),
             epoch: AtomicU32::new(0),
             broken: AtomicBool::new(false),
             helper: Helper::default(),
@@ -231,8 +240,9 @@ impl Context {
             From::Submitting(started) => Some(started),
             From::Handler | From::Plain => None,
         };
-        self.ring.reap(|name, raw| {
-            state.requests.ended(name, raw);
+        let State { requests, reaper, .. } = state;
+        self.ring.reap(reaper, |name, raw| {
+            requests.ended(name, raw);
             moved = true;
         });
         state.requests.submitted = None;

@@ -7,13 +7,13 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use baio_engine::Errno;
 use baio_shim::counters::Operation;
 
-use super::{After, OnRing, locked};
+use super::{After, OnRing, State};
 use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
 use crate::{calls, counted};
 
@@ -86,28 +86,27 @@ impl OnRing {
         let count = row.len();
         let objects: Vec<(*mut Iocb, bool)> = row.iter().map(|it| (it.object, it.event_fd.is_some())).collect();
         let number = self.rows.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut carried = locked(&self.carried);
-        carried.extend(row.into_iter().map(|mut it| {
+        self.state().carried.extend(row.into_iter().map(|mut it| {
             // SAFETY: the caller's promise: a request is the library's from `io_submit` on.
             unsafe { it.hide(number) };
             it
         }));
-        drop(carried);
         // SAFETY: the caller's promise.
         let told = unsafe { calls::submit(self.address, count as i64, list.cast_mut()) };
         // Only what is there still: another thread may have handed out the rest, which is the program's, or another row's, by now.
-        for it in locked(&self.carried).iter_mut().filter(|it| it.hidden_by == number) {
+        let mut state = self.state();
+        for it in state.carried.iter_mut().filter(|it| it.hidden_by == number) {
             // SAFETY: nobody has its event, and the call goes on.
             unsafe { it.show() };
         }
         let taken = usize::try_from(told).unwrap_or(0).min(count);
         for &(object, _) in &objects[taken..] {
-            if let Some(refused) = self.carries(object) {
+            if let Some(refused) = state.carries(object) {
                 self.count_out(refused.event_fd.is_some());
             }
         }
         if taken > 0 {
-            self.move_events_of(&objects[..taken], started);
+            self.move_events_of(state, &objects[..taken], started);
         }
         if taken == 0 {
             Err(Errno::from_raw(-told))
@@ -116,27 +115,16 @@ impl OnRing {
         }
     }
 
-    /// Takes the request at this address out of those that the kernel carries.
-    fn carries(&self, object: *mut Iocb) -> Option<Carried> {
-        let mut carried = locked(&self.carried);
-        let at = carried.iter().position(|it| std::ptr::eq(it.object, object))?;
-        let mut it = carried.swap_remove(at);
-        // SAFETY: its event has not been handed out, and while its flag is hidden the call goes on.
-        unsafe { it.show() };
-        Some(it)
-    }
-
-    fn move_events_of(&self, objects: &[(*mut Iocb, bool)], started: u64) {
+    fn move_events_of(&self, mut state: MutexGuard<'_, State>, objects: &[(*mut Iocb, bool)], started: u64) {
         let mut after = After::default();
-        let arrivals = locked(&self.arrivals);
-        self.move_events(Some(started), &mut after);
+        self.move_events(&mut state, Some(started), &mut after);
         let mut strays = 0;
-        for it in locked(&self.carried).iter_mut() {
+        for it in &mut state.carried {
             it.stray |= objects.iter().any(|(object, _)| std::ptr::eq(*object, it.object));
             strays += usize::from(it.stray);
         }
-        let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);
-        drop(arrivals);
+        let (waiters, gathering) = (state.waiters, state.gathering);
+        drop(state);
         self.finish(after);
         if waiters > 0 {
             // They take what is there, or look for strays from time to time.
@@ -149,13 +137,13 @@ impl OnRing {
         }
     }
 
-    /// Moves what the kernel has ended into the live ring; the lock of arrivals is the caller's.
-    pub(super) fn move_events(&self, submitted: Option<u64>, after: &mut After) {
+    /// Moves what the kernel has ended into the live ring.
+    pub(super) fn move_events(&self, state: &mut State, submitted: Option<u64>, after: &mut After) {
         loop {
             let mut events = [IoEvent::default(); EVENTS];
             let count = take_events(self.address, &mut events);
             for event in &events[..count] {
-                let Some(carried) = self.carries(std::ptr::with_exposed_provenance_mut(event.object as usize)) else {
+                let Some(carried) = state.carries(std::ptr::with_exposed_provenance_mut(event.object as usize)) else {
                     continue;
                 };
                 counted::tell(carried.operation, carried.started, event, submitted);
@@ -171,10 +159,16 @@ impl OnRing {
             }
         }
     }
+}
 
-    /// Is the kernel at work on what was to end in the call?
-    pub(super) fn any_stray(&self) -> bool {
-        locked(&self.carried).iter().any(|it| it.stray)
+impl State {
+    /// Takes the request at this address out of those that the kernel carries.
+    fn carries(&mut self, object: *mut Iocb) -> Option<Carried> {
+        let at = self.carried.iter().position(|it| std::ptr::eq(it.object, object))?;
+        let mut it = self.carried.swap_remove(at);
+        // SAFETY: its event has not been handed out, and while its flag is hidden the call goes on.
+        unsafe { it.show() };
+        Some(it)
     }
 }
 
@@ -196,7 +190,7 @@ mod tests {
             return;
         };
         let never_ended = std::ptr::without_provenance_mut(64);
-        locked(&ring.carried).push(Carried {
+        ring.state().carried.push(Carried {
             object: never_ended,
             operation: Operation::Read,
             event_fd: None,

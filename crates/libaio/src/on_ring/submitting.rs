@@ -35,6 +35,10 @@ impl OnRing {
             return Err(Errno::EINVAL);
         }
         let started = counted::now();
+        if count == 1 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.submit_one(list, started) }.map(|()| 1);
+        }
         let (mut to_ring, mut in_call) = (Vec::new(), Vec::new());
         let mut taken = 0;
         let mut refused = None;
@@ -79,6 +83,28 @@ impl OnRing {
         }
     }
 
+    /// The usual list has one request: it takes no memory.
+    ///
+    /// # Safety
+    /// As for [`OnRing::submit`].
+    unsafe fn submit_one(&self, list: *const *mut Iocb, started: u64) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        let carried = match unsafe { self.admit(list, started) }? {
+            Admitted::InCall(carried) => carried,
+            Admitted::ToRing(request) => {
+                let signals = request.event_fd.is_some();
+                let call = self.state().requests.insert(request);
+                // SAFETY: the caller's promise; lists are in the table.
+                match unsafe { self.hand_over(&[call], signals, started) }.pop() {
+                    None => return Ok(()),
+                    Some(left) => carried_of(left, started),
+                }
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.in_call(list, vec![carried], started) }.map(|_| ())
+    }
+
     /// Sends off what was gathered: it begins in the list behind what was taken. Only one of the two has any.
     ///
     /// # Safety
@@ -97,14 +123,7 @@ impl OnRing {
             // SAFETY: the caller's promise.
             let left = unsafe { self.start(requests, started) };
             *taken += count - left.len();
-            in_call.extend(left.into_iter().map(|request| Carried {
-                object: request.object,
-                operation: counted::operation(&request.call.what),
-                event_fd: request.event_fd,
-                started,
-                stray: false,
-                hidden_by: 0,
-            }));
+            in_call.extend(left.into_iter().map(|request| carried_of(request, started)));
         }
         let row = std::mem::take(in_call);
         if !row.is_empty() {
@@ -218,21 +237,33 @@ impl OnRing {
     /// As for [`OnRing::submit`].
     unsafe fn start(&self, good: Vec<Request>, started: u64) -> Vec<Request> {
         let signals = good.iter().any(|request| request.event_fd.is_some());
-        let mut requests = locked(&self.requests);
-        let calls: Vec<Call> = good.into_iter().map(|request| requests.insert(request)).collect();
-        drop(requests);
+        let mut state = self.state();
+        let calls: Vec<Call> = good.into_iter().map(|request| state.requests.insert(request)).collect();
+        drop(state);
         // SAFETY: the caller's promise; lists are in the table.
-        let told = unsafe { self.ring.submit(&calls) };
+        unsafe { self.hand_over(&calls, signals, started) }
+    }
+
+    /// Hands what is in the table to the ring; takes those out again, and gives them back, that it did not take.
+    ///
+    /// # Safety
+    /// As for [`OnRing::submit`].
+    unsafe fn hand_over(&self, calls: &[Call], signals: bool, started: u64) -> Vec<Request> {
+        // SAFETY: the caller's promise.
+        let told = unsafe { self.ring.submit(calls) };
         let went = told.map_or_else(|(taken, _)| taken, |()| calls.len());
-        let left = self.forget(&calls[went..]);
         if told.is_err() {
             self.broken.store(true, Ordering::Relaxed);
         }
-        self.cancel_what_was_cancelled(&calls);
-        self.look(Some(started));
+        self.cancel_what_was_cancelled(calls);
+        let mut state = self.state();
+        let left = state.requests.forget(&calls[went..]);
+        let looked = self.look_at(&mut state, Some(started));
         if self.in_flight() > 0 {
-            locked(&self.requests).know_files(&calls);
+            state.requests.know_files(calls);
         }
+        drop(state);
+        self.settle(looked);
         self.keep_watch(signals);
         left
     }
@@ -252,18 +283,12 @@ impl OnRing {
         if !calls.iter().any(|call| matches!(call.what, What::Poll { .. })) {
             return;
         }
-        let requests = locked(&self.requests);
+        let state = self.state();
         for call in calls {
-            if requests.is_cancelled(call.name) {
+            if state.requests.is_cancelled(call.name) {
                 let _ = self.ring.cancel(call.name);
             }
         }
-    }
-
-    /// Takes calls out that the ring will never see.
-    pub(super) fn forget(&self, calls: &[Call]) -> Vec<Request> {
-        let mut requests = locked(&self.requests);
-        calls.iter().filter_map(|call| requests.remove(call.name)).collect()
     }
 
     /// One that was let in, and goes nowhere.
@@ -296,6 +321,18 @@ impl Admitted {
     }
 }
 
+/// One that the ring did not take, for the kernel to do.
+fn carried_of(request: Request, started: u64) -> Carried {
+    Carried {
+        object: request.object,
+        operation: counted::operation(&request.call.what),
+        event_fd: request.event_fd,
+        started,
+        stray: false,
+        hidden_by: 0,
+    }
+}
+
 fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<OwnedFd>>, started: u64) -> Request {
     let call = Call {
         what: checked.what,
@@ -316,5 +353,88 @@ fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<O
         cancelled: false,
         sequence: 0,
         started,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+    use std::os::fd::AsRawFd;
+
+    use super::super::LOCKS;
+    use super::*;
+    use crate::abi::{IoEvent, command};
+    use crate::calls;
+    use crate::wait::Limit;
+
+    thread_local! {
+        static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    struct Counting;
+
+    #[global_allocator]
+    static COUNTING: Counting = Counting;
+
+    // SAFETY: the system's allocator does it all.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+            // SAFETY: the caller's promise.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            // SAFETY: the caller's promise.
+            unsafe { System.dealloc(memory, layout) }
+        }
+    }
+
+    #[test]
+    fn one_request_takes_the_lock_twice_and_no_memory() {
+        let mut address = 0;
+        // SAFETY: the one context is ours.
+        assert_eq!(unsafe { calls::setup(8, &raw mut address) }, 0);
+        // SAFETY: nothing is in flight there.
+        let Ok(ring) = (unsafe { OnRing::over(address, 8) }) else {
+            eprintln!("SKIPPED: submitting: needs io_uring");
+            return;
+        };
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        let mut bytes = [1_u8; 512];
+        let mut read = Iocb {
+            data: 7,
+            key: 0,
+            rw_flags: 0,
+            opcode: command::PREAD,
+            priority: 0,
+            fd: file.as_raw_fd() as u32,
+            buffer: bytes.as_mut_ptr().expose_provenance() as u64,
+            bytes: 512,
+            offset: 0,
+            reserved: 0,
+            flags: 0,
+            event_fd: 0,
+        };
+        let list = [&raw mut read];
+        let mut event = IoEvent::default();
+        // The first makes the table, the helper, and learns what the file and the pages are.
+        for first in [true, false, false] {
+            let before = (LOCKS.get(), ALLOCATIONS.get());
+            // SAFETY: all of it is here until the event is.
+            assert_eq!(unsafe { ring.submit(1, list.as_ptr()) }, Ok(1));
+            let taken = (LOCKS.get() - before.0, ALLOCATIONS.get() - before.1);
+            if !first {
+                assert_eq!(taken, (2, 0));
+            }
+            // SAFETY: there is room for one.
+            let got = unsafe { ring.get_events(1, 1, &raw mut event, Limit::Ever, None) };
+            assert_eq!((got, event.data, event.result), (Ok(1), 7, 512));
+        }
+        assert_eq!(bytes, [0; 512]);
+        ring.end(|| true);
+        calls::destroy(address);
     }
 }

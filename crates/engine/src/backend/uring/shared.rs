@@ -5,10 +5,12 @@
 //! call on, once, and hands back what the kernel said. So it stands one floor lower, on the ring itself: set up with the same flags and
 //! refused with the same cures as the `uring` backend, and without slots, iterations or policies.
 //!
-//! Submitting and reaping have a lock each. Nobody holds one while asleep: [`SharedRing::wait`] takes none.
+//! Submitting has a lock of its own. Who reaps is whoever has the [`Reaper`], which lies under a lock of the shim's with what the results
+//! are of: so taking a result in takes one lock. Nobody holds one while asleep: [`SharedRing::wait`] takes none.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -167,10 +169,17 @@ pub struct SharedRing {
     /// A write in a caller's thread may raise SIGXFSZ (`ulimit -f`).
     files_are_limited: bool,
     submitting: Mutex<()>,
-    reaping: Mutex<()>,
+    /// Whose reaper is this ring's.
+    number: u64,
     /// Free places for files; none before the first is kept.
     keeping: Mutex<Option<Vec<Kept>>>,
     features: Vec<(&'static str, Result<(), String>)>,
+}
+
+/// The right to take results from a ring. There is one of each ring's.
+#[derive(Debug)]
+pub struct Reaper {
+    ring: u64,
 }
 
 /// Files that a ring keeps at most; fewer, where so few may be open.
@@ -187,22 +196,26 @@ impl SharedRing {
     ///
     /// # Errors
     /// Why there is none, and the cure.
-    pub fn new(calls: u32) -> Result<SharedRing, SetupError> {
+    pub fn new(calls: u32) -> Result<(SharedRing, Reaper), SetupError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (ring, features) = build(calls.max(1), Affinity::AnyThread, None)?;
+        // Relaxed: it is only never given twice.
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let ring = SharedRing {
             identity: identity_of(&ring),
             ring: ManuallyDrop::new(ring),
             files_are_limited: signals::files_are_limited(),
             submitting: Mutex::default(),
-            reaping: Mutex::default(),
+            number,
             keeping: Mutex::default(),
             features,
         };
         ring.wake(1)
             .and_then(|()| ring.wait(1, None, None))
             .map_err(explain_refusal)?;
-        ring.reap(|_, _| {});
-        Ok(ring)
+        let mut reaper = Reaper { ring: number };
+        ring.reap(&mut reaper, |_, _| {});
+        Ok((ring, reaper))
     }
 
     /// Hands calls to the kernel, in order; a list of memory need not outlive this. One system call for as many as the queue has room for.
@@ -356,16 +369,17 @@ impl SharedRing {
         unsafe { Entrance::default().enter(&self.ring, 0, arrivals, flags, Some(&argument)) }
     }
 
-    /// Gives out what has arrived: name and raw result. No system call. `each` runs under the lock of those who reap.
-    pub fn reap(&self, mut each: impl FnMut(u64, i32)) {
-        let guard = locked(&self.reaping);
-        // SAFETY: whoever uses this side of the queue has the lock.
+    /// Gives out what has arrived: name and raw result; nothing to another ring's reaper. No system call.
+    pub fn reap(&self, reaper: &mut Reaper, mut each: impl FnMut(u64, i32)) {
+        if reaper.ring != self.number {
+            return;
+        }
+        // SAFETY: whoever uses this side of the queue has the ring's only reaper for itself.
         for entry in unsafe { self.ring.completion_shared() } {
             if entry.user_data() != IGNORED {
                 each(entry.user_data(), entry.result());
             }
         }
-        drop(guard);
     }
 
     /// The name of the backend, and which properties of a ring could be had.
@@ -407,7 +421,7 @@ fn nap(time: Duration) {
 mod tests {
     use super::*;
 
-    fn ring(calls: u32) -> Option<SharedRing> {
+    fn ring(calls: u32) -> Option<(SharedRing, Reaper)> {
         let ring = SharedRing::new(calls);
         ring.map_err(|why| eprintln!("skipped: {why}")).ok()
     }
@@ -415,12 +429,13 @@ mod tests {
     /// More than the queue holds go off in several parts, and each is answered once.
     #[test]
     fn threads_submit_and_reap_on_one_ring() {
-        let Some(ring) = ring(2048) else { return };
+        let Some((ring, reaper)) = ring(2048) else { return };
+        let reaper = Mutex::new(reaper);
         let zeros = std::fs::File::open("/dev/zero").unwrap();
         let seen = Mutex::new(vec![0_u32; 2000]);
         std::thread::scope(|scope| {
             for part in 0..4_u64 {
-                let (ring, seen, fd) = (&ring, &seen, zeros.as_raw_fd());
+                let (ring, reaper, seen, fd) = (&ring, &reaper, &seen, zeros.as_raw_fd());
                 scope.spawn(move || {
                     let mut bytes = [1_u8; 500];
                     let calls: Vec<Call> = (0..500)
@@ -441,7 +456,7 @@ mod tests {
                     // SAFETY: the thread stays until all are answered.
                     unsafe { ring.submit(&calls) }.unwrap();
                     while seen.lock().unwrap().iter().sum::<u32>() < 2000 {
-                        ring.reap(|name, raw| {
+                        ring.reap(&mut locked(reaper), |name, raw| {
                             assert_eq!(raw, 1);
                             seen.lock().unwrap()[name as usize] += 1;
                         });
@@ -455,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_without_its_descriptor() {
-        let Some(ring) = ring(8) else { return };
+        let Some((ring, mut reaper)) = ring(8) else { return };
         let mut bytes = [0_u8; 4];
         for round in 0..2 * KEPT_MAX as u8 {
             let file = tempfile::tempfile().unwrap();
@@ -483,7 +498,7 @@ mod tests {
             // SAFETY: the thread stays until it is answered.
             unsafe { ring.submit(&[call]) }.unwrap();
             ring.wait(1, None, None).unwrap();
-            ring.reap(|name, raw| assert_eq!((name, raw), (7, 4)));
+            ring.reap(&mut reaper, |name, raw| assert_eq!((name, raw), (7, 4)));
             assert_eq!(bytes, [round; 4]);
             ring.give_back(kept.unwrap());
         }
@@ -492,13 +507,46 @@ mod tests {
 
     #[test]
     fn a_sleeper_is_woken_and_a_limit_ends_a_sleep() {
-        let Some(ring) = ring(8) else { return };
+        let Some((ring, mut reaper)) = ring(8) else { return };
         assert_eq!(ring.wait(1, Some(Duration::from_millis(1)), None), Err(Errno::ETIME));
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| ring.wait(3, None, None));
             ring.wake(3).unwrap();
             assert_eq!(sleeper.join().unwrap(), Ok(()));
         });
-        ring.reap(|name, _| panic!("{name} is nobody's"));
+        ring.reap(&mut reaper, |name, _| panic!("{name} is nobody's"));
+    }
+
+    #[test]
+    fn anothers_reaper_takes_nothing() {
+        let (Some((ring, mut own)), Some((_other, mut others))) = (ring(8), ring(8)) else {
+            return;
+        };
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let mut byte = 1_u8;
+        let what = What::Read {
+            pointer: &raw mut byte,
+            len: 1,
+            offset: 0,
+            flags: 0,
+        };
+        let call = Call {
+            what,
+            fd: zeros.as_raw_fd(),
+            kept: None,
+            beside: false,
+            priority: 0,
+            name: 7,
+        };
+        // SAFETY: the thread stays until it is answered.
+        unsafe { ring.submit(&[call]) }.unwrap();
+        ring.wait(1, None, None).unwrap();
+        ring.reap(&mut others, |name, _| panic!("{name} is another's"));
+        let mut seen = 0;
+        ring.reap(&mut own, |name, raw| {
+            assert_eq!((name, raw), (7, 1));
+            seen += 1;
+        });
+        assert_eq!(seen, 1);
     }
 }
