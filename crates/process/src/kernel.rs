@@ -83,7 +83,7 @@ table! {
     RegisteredFiles = "registered_files", "5.19",
         "an empty table of files (`IORING_RSRC_REGISTER_SPARSE`)",
         "asked for at the start",
-        "files go by their descriptors, a little slower; a shim keeps no file that its program closes";
+        "files go by their descriptors, a little slower";
     SingleIssuer = "single_issuer", "6.0",
         "a ring that one thread uses (`IORING_SETUP_SINGLE_ISSUER`)",
         "a set-up with the flag",

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use baio_process::kernel::{self, Feature};
 use baio_process::signals;
 use io_uring::types::{self, FsyncFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
@@ -186,6 +185,9 @@ pub struct Reaper {
 pub const KEPT_MAX: u32 = 64;
 const KEPT_FEW: u32 = 8;
 
+/// A table with nothing in it: -1 is an empty place.
+const NO_FILES: [RawFd; KEPT_MAX as usize] = [-1; KEPT_MAX as usize];
+
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -294,8 +296,8 @@ impl SharedRing {
         let free = keeping.get_or_insert_with(|| {
             let submitter = self.ring.submitter();
             let mut sizes = [KEPT_MAX, KEPT_FEW].into_iter();
-            let taken = |size: &u32| submitter.register_files_sparse(*size).is_ok();
-            let size = sizes.find(|size| kernel::tried(Feature::RegisteredFiles, || taken(size)));
+            let taken = |size: &u32| submitter.register_files(&NO_FILES[..*size as usize]).is_ok();
+            let size = sizes.find(taken);
             (0..size.unwrap_or(0)).map(Kept).collect()
         });
         let kept = free.pop()?;
@@ -476,9 +478,6 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             std::os::unix::fs::FileExt::write_at(&file, &[round; 4], 0).unwrap();
             let kept = ring.keep(file.as_raw_fd());
-            if kernel::lacking().any(|line| line.feature == Feature::RegisteredFiles) {
-                return eprintln!("skipped: {}", Feature::RegisteredFiles.missing());
-            }
             assert!(kept.is_some());
             drop(file);
             let what = What::Read {
