@@ -7,7 +7,7 @@
 //! finds it behind the file ([`File::device`](crate::File::device)), an engine's own or a helper beside it (`backend/router.rs`); any
 //! other ends its requests as `EBADF`.
 //! `examples/ram/device.rs` is a device with its backend in less than a hundred lines, and keeps the contract of
-//! `tests/contract.rs`.
+//! `tests/contract/main.rs`.
 //!
 //! A device tells what it is and holds its lock. It moves no bytes: that is the backend's.
 //!

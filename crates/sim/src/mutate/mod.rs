@@ -2,7 +2,7 @@
 //!
 //! The device is run honestly; then its record is changed as if one promise had not been kept: a flush left out, a durable
 //! write that stays in the device's cache, two writes in the other order. If the explorer finds nothing wrong with that,
-//! then either the promise is not needed, or the explorer is blind. `tests/the_explorer_bites.rs` tells the two apart.
+//! then either the promise is not needed, or the explorer is blind. `tests/promises/the_explorer_bites.rs` tells the two apart.
 
 use baio_engine::sim::log::Record;
 use baio_storage::segment::layout::Layout;

@@ -43,7 +43,7 @@
 //!
 //! Before that, invalid images in the winner's *other* home, where the next update goes, are overwritten ([`bury`]): the crash
 //! explorer found that one of them, torn in the mirror and rotten in the table, can be made whole again by the next update
-//! torn over it, and would then be believed (`crates/sim/tests/what_was_buried_stays_buried.rs`).
+//! torn over it, and would then be believed (`crates/sim/tests/promises/what_was_buried_stays_buried.rs`).
 //!
 //! Shorter rules fail (this file's tests enumerate them):
 //!

@@ -42,7 +42,11 @@ fn an_engine_of_a_thread_ends_with_it() {
         return;
     }
     let told = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "an_engine_of_a_thread_ends_with_it", "--nocapture"])
+        .args([
+            "--exact",
+            "threads_and_their_ends::an_engine_of_a_thread_ends_with_it",
+            "--nocapture",
+        ])
         .env(CHILD, "1")
         .output()
         .unwrap();

@@ -1,10 +1,6 @@
 //! The promise: a helper that errs harms nobody else. What it begins out of its turn is refused, a panic in its start ends in the caller's hands,
 //! and what it has no room for fills nobody's batch, and what it may have lost is not proven by its successor.
 
-mod backends;
-#[path = "helpers/far.rs"]
-mod far;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -13,8 +9,8 @@ use baio_engine::{
     Backend, Doorbell, Durability, Engine, Errno, Error, Explain, File, Op, Policy, Request, RequestId, Slots, Wait,
 };
 
-use backends::{BACKENDS, Bench, next, tell};
-use far::Far;
+use crate::backends::{self, BACKENDS, Bench, next, tell};
+use crate::far::Far;
 
 const BLOCK: usize = 4096;
 

@@ -1,11 +1,9 @@
 //! Requests that are running, on a disk that takes its time: cancelled, overdue, given up, dropped with their engine. The
 //! contract shows these with a device that is held (`contract/gate.rs`); here the device is merely slow.
 
-mod backends;
-
 use std::time::Duration;
 
-use backends::{Bench, buffer, bytes_of, next};
+use crate::backends::{Bench, buffer, bytes_of, next};
 use baio_engine::sim::{Disk, Profile, Rotating, Sim};
 use baio_engine::{Engine, Error, File, Notice, Policy, Request, RequestId, Wait};
 

@@ -9,10 +9,9 @@
 //! 20,000 operations on each backend by default; `BAIO_TORTURE=1000000 cargo test -p baio-engine --test torture` for more,
 //! `BAIO_TORTURE_SEED=7` for another order, `BAIO_TORTURE_BACKEND=uring` for one backend alone.
 
+#[path = "../backends/mod.rs"]
 mod backends;
-#[path = "torture/hasty.rs"]
 mod hasty;
-#[path = "torture/run.rs"]
 mod run;
 
 use backends::{BACKENDS, Bench, tell};

@@ -23,67 +23,42 @@ made_first! { $
     finish = crate::backends::finish;
 }
 
+#[path = "../backends/mod.rs"]
 mod backends;
-#[path = "contract/bad_environments.rs"]
 mod bad_environments;
-#[path = "contract/cases.rs"]
 mod cases;
-#[path = "contract/counts.rs"]
 mod counts;
-#[path = "contract/device.rs"]
 mod device;
-#[path = "contract/durability.rs"]
 mod durability;
-#[path = "contract/engines.rs"]
 mod engines;
+#[path = "../environment/mod.rs"]
 mod environment;
-#[path = "contract/events.rs"]
 mod events;
-#[path = "contract/exchange.rs"]
 mod exchange;
-#[path = "environment/filter.rs"]
+#[path = "../environment/filter.rs"]
 mod filter;
-#[path = "contract/foreign.rs"]
 mod foreign;
-#[path = "contract/gate.rs"]
 mod gate;
-#[path = "contract/lifetime.rs"]
 mod lifetime;
-#[path = "contract/lists.rs"]
 mod lists;
-#[path = "contract/modes.rs"]
 mod modes;
-#[path = "contract/network.rs"]
 mod network;
-#[path = "contract/offsets.rs"]
 mod offsets;
-#[path = "contract/order.rs"]
 mod order;
-#[path = "contract/pipes.rs"]
 mod pipes;
-#[path = "contract/polling.rs"]
 mod polling;
-#[path = "../examples/ram/device.rs"]
+#[path = "../../examples/ram/device.rs"]
 mod ram;
-#[path = "contract/refusals.rs"]
 mod refusals;
-#[path = "contract/refused.rs"]
 mod refused;
-#[path = "contract/streams.rs"]
 mod streams;
-#[path = "contract/syncs.rs"]
 mod syncs;
-#[path = "contract/timers.rs"]
 mod timers;
-#[path = "contract/transfer.rs"]
 mod transfer;
-#[path = "contract/transfers.rs"]
 mod transfers;
-#[path = "contract/waiting.rs"]
 mod waiting;
-#[path = "contract/waits.rs"]
 mod waits;
-#[path = "environment/young.rs"]
+#[path = "../environment/young.rs"]
 mod young;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

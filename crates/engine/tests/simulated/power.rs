@@ -1,11 +1,9 @@
 //! A simulated power cut takes what nothing has made durable, in part or whole, and nothing else; and what is left opens in
 //! a new engine.
 
-mod backends;
-
 use std::collections::BTreeSet;
 
-use backends::{Bench, blank, buffer, bytes_of, finish, next, read, write};
+use crate::backends::{Bench, blank, buffer, bytes_of, finish, next, read, write};
 use baio_engine::sim::log::Record;
 use baio_engine::sim::{Disk, Fault, Faults, Flash, Profile, Rotating, Sim, Trigger};
 use baio_engine::{Durability, Engine, Errno, Error, File, Policy, Request, Wait};

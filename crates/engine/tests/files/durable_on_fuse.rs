@@ -4,13 +4,11 @@
 //! The server is nbdfuse in front of nbdkit, whose log tells what arrives, in order. Where they are missing, or the user
 //! may not mount, there is nothing to show.
 
-mod backends;
-
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use backends::{BACKENDS, Bench, blank, finish, next, policies};
+use crate::backends::{BACKENDS, Bench, blank, finish, next, policies};
 use baio_engine::{Durability, DurableBy, Engine, File, Open, Request};
 
 const BLOCK: usize = 4096;

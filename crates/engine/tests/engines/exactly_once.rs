@@ -1,16 +1,14 @@
 //! Exactly one completion per request, under every order of submitting, cancelling, abandoning and turning that a seed
 //! leads to (docs/engine.md rules 1 and 6): nobody is answered twice, nobody is forgotten, all memory comes back.
 //!
-//! One seed alone: `BAIO_SEED=7 cargo test -p baio-engine --test exactly_once`.
-
-mod backends;
+//! One seed alone: `BAIO_SEED=7 cargo test -p baio-engine --test engines exactly_once`.
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use backends::{BACKENDS, Bench, Random, buffer, own, pattern, policies, tell};
+use crate::backends::{BACKENDS, Bench, Random, buffer, own, pattern, policies, tell};
 use baio_engine::{Completion, Config, Engine, Error, File, Memory, Notice, Op, Policy, Request, RequestId, Wait};
 
 const STEPS: u32 = 3000;

@@ -1,21 +1,15 @@
 //! An engine starts wherever anything works, on the best that does; what it did not take is told with reason and cure
 //! (docs/engine.md rule 7). What a system may forbid is forbidden here by a seccomp filter on one thread, as containers do.
 
-#![allow(unsafe_code)]
-
-#[path = "environment/config.rs"]
-mod config;
-#[path = "environment/filter.rs"]
-mod filter;
-
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use baio_engine::{Caching, Choice, Config, Create, Engine, Errno, File, Open, Policy, Request, Wait};
 
-use config::config;
-use filter::forbid;
+use crate::backends::tell;
+use crate::config::config;
+use crate::filter::forbid;
 
 /// Runs `body` in a thread of its own, for which these system calls fail.
 fn without(calls: &[libc::c_long], errno: i32, body: impl FnOnce() + Send) {
@@ -207,7 +201,7 @@ fn the_doorbell_is_heard_when_submissions_are_refused_later() {
 /// Runs it in a thread with a root directory and a umask of its own.
 fn apart(name: &str, body: impl FnOnce() + Send) {
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: {name}: needs root");
+        return tell(&format!("SKIPPED: chooses_what_works::{name}: needs root"));
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {

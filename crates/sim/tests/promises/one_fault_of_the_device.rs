@@ -5,7 +5,7 @@ use baio_sim::faults;
 
 #[test]
 fn is_answered_with_an_error_or_costs_nothing() {
-    let report = faults::run(1, 4_000, 2);
+    let report = faults::run(1, 1_000, 2);
     assert!(!report.is_broken(), "{}", report.failures_told());
     for fault in [
         "lost_write",
@@ -16,8 +16,8 @@ fn is_answered_with_an_error_or_costs_nothing() {
         "torn_write",
         "failed_flush",
     ] {
-        assert!(report.more(fault) > 50, "{fault} struck often: {report:?}");
+        assert!(report.more(fault) > 10, "{fault} struck often: {report:?}");
     }
-    assert!(report.more("answered_with_an_error") > 500 && report.more("passed_unseen") > 500);
+    assert!(report.more("answered_with_an_error") > 100 && report.more("passed_unseen") > 100);
     assert!(report.more("zeroed_a_page") < 20, "{report:?}");
 }

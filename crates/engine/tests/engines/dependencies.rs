@@ -5,7 +5,7 @@ const MOST: usize = 10;
 
 #[test]
 fn the_engine_has_few_direct_dependencies() {
-    let manifest = include_str!("../Cargo.toml");
+    let manifest = include_str!("../../Cargo.toml");
     let direct = dependencies(manifest);
     assert!(direct.contains(&"io-uring"), "the section was not found: {direct:?}");
     assert!(

@@ -1,13 +1,6 @@
 //! Each system call, flag and registration that is younger than Linux 5.4 is refused in turn, with each word that a kernel, a container
 //! or a policy has for it, and the answers stay the same (docs/engine.md, "What a kernel may lack").
 
-#![allow(unsafe_code)]
-
-#[path = "environment/filter.rs"]
-mod filter;
-#[path = "environment/young.rs"]
-mod young;
-
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -17,7 +10,7 @@ use baio_engine::{
     Space, Wait, kernel,
 };
 
-use young::Refusal;
+use crate::young::{self, Refusal};
 
 fn run(engine: &mut Engine, request: Request) -> String {
     let done = engine.run(request);
@@ -191,7 +184,7 @@ fn are_answered(refusal: Refusal, expected: &Vec<String>) {
 /// What no filter sees, the set-up flags of a ring and its operations, are lines of the table: each is taken away alone.
 #[test]
 fn whatever_line_is_taken_away_the_answers_are_the_same() {
-    const TEST: &str = "whatever_line_is_taken_away_the_answers_are_the_same";
+    const TEST: &str = "young_calls::whatever_line_is_taken_away_the_answers_are_the_same";
     if std::env::var_os(kernel::LACKS).is_some() {
         let expected = answers(Choice::Threads).expect("threads can be made here");
         for choice in BACKENDS {

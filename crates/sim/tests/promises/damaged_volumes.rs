@@ -2,10 +2,10 @@
 //! looks writes nothing, and takes no more memory and reads than the volume's own tables ask for; and a volume that was
 //! repaired is sound, also for a reader that shares no code with the library. (20,000 images: `baio-sim mutate`.)
 
-mod reader;
-
 use baio_sim::images;
 use baio_sim::mangle::{self, Plan};
+
+use crate::reader;
 
 #[test]
 fn are_looked_at_and_repaired_without_harm() {

@@ -1,10 +1,6 @@
 //! Helpers beside the engine's own backend: devices that it does not know, in one engine and one queue of completions, on every
 //! backend (docs/engine.md, "Several sorts of devices in one engine").
 
-mod backends;
-#[path = "helpers/far.rs"]
-mod far;
-
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -12,8 +8,8 @@ use std::time::{Duration, Instant};
 use baio_engine::{Doorbell, Durability, Engine, Errno, Error, File, Notice, Op, Policy, Request, RequestId, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use backends::{BACKENDS, Bench, Random, bytes_of, finish, next, pattern, tell};
-use far::{Far, Server};
+use crate::backends::{self, BACKENDS, Bench, Random, bytes_of, finish, next, pattern, tell};
+use crate::far::{Far, Server};
 
 const BLOCK: usize = 4096;
 

@@ -5,8 +5,8 @@
 use baio_sim::log::Plan;
 use baio_sim::trials::{self, Trials, Until};
 
-/// Distinct states for each seed.
-const STATES: u64 = 20_000;
+/// Distinct states for each seed; a hundred times as many in `.ci/run`.
+const STATES: u64 = 2_000;
 
 fn explore(seed: u64) {
     let report = trials::run(&Plan { seed, rot: true }, Until::Distinct(STATES), 1);
@@ -15,7 +15,7 @@ fn explore(seed: u64) {
     // So rare that a million states hold a few.
     let counted = Plan::COUNTED.iter().filter(|what| **what != "rot_gives_again");
     for what in counted {
-        assert!(report.more(what) > 50, "{what}: {report:?}");
+        assert!(report.more(what) > 0, "{what}: {report:?}");
     }
     for what in ["continued", "kills", "header_rotten", "rot_told", "rot_cut"] {
         assert!(report.more(what) > STATES / 50, "{what}: {report:?}");

@@ -1,10 +1,8 @@
 //! Simulated disks take the time that disks take: known answers, in virtual time.
 
-mod backends;
-
 use std::time::Duration;
 
-use backends::{Random, blank, next};
+use crate::backends::{Random, blank, next};
 use baio_engine::sim::{Disk, Flash, Profile, Rotating, Sim, SimHandle};
 use baio_engine::{Config, Durability, Engine, File, Policy, Request, Wait};
 

@@ -3,12 +3,10 @@
 //!
 //! A failure prints the command that replays its seed. `BAIO_SEED=N` runs one seed, `BAIO_SEEDS=N` so many.
 
-mod backends;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backends::{Random, tell};
+use crate::backends::{Random, tell};
 use baio_engine::sim::{Disk, Fault, Faults, Flash, Profile, Rotating, Sim, SimHandle};
 use baio_engine::{
     Caching, Completion, Config, Durability, Engine, Errno, Error, File, Memory, Notice, Op, Patience, Policy, Request,
@@ -335,7 +333,7 @@ fn the_same_seed_tells_the_same_story() {
         let outcome = std::panic::catch_unwind(|| (run(seed), run(seed)));
         let replay = || {
             tell(&format!(
-                "replay: BAIO_SEED={seed} cargo test -p baio-engine --test simulated_replay"
+                "replay: BAIO_SEED={seed} cargo test -p baio-engine --test simulated replay"
             ))
         };
         let Ok((first, second)) = outcome else {

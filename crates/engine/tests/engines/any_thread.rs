@@ -1,8 +1,6 @@
 //! An engine that any thread may use, one at a time (docs/engine.md rule 9): requests submitted here, turned there and dropped
 //! elsewhere, on every backend; many threads under one lock; and one that belongs to its thread, which refuses the others.
 
-mod backends;
-
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -13,7 +11,7 @@ use baio_engine::{
     Affinity, Caching, Choice, Completion, Config, Durability, Engine, Error, File, Op, Open, Policy, Request, Wait,
 };
 
-use backends::{Bench, bytes_of, next, pattern, tell};
+use crate::backends::{self, Bench, bytes_of, next, pattern, tell};
 
 const KERNELS: [Choice; 4] = [Choice::Uring, Choice::Aio, Choice::Threads, Choice::Sync];
 

@@ -1,8 +1,6 @@
 //! Every fault of a simulated disk: that it was injected, and that the engine answers as the contract says.
 
-mod backends;
-
-use backends::{Bench, blank, bytes_of, finish, next, pattern, read, write};
+use crate::backends::{Bench, blank, bytes_of, finish, next, pattern, read, write};
 use baio_engine::sim::{Disk, Fault, Faults, Injected, Sim, Trigger};
 use baio_engine::{Durability, Engine, Errno, Error, File, Memory, Patience, Policy, Request};
 

@@ -1,13 +1,6 @@
 //! What a kernel may lack is a line of one table, and each line can be taken away on every machine (docs/engine.md, "What a kernel may
 //! lack"). A test runs itself again in a child process, whose environment takes lines away.
 
-#![allow(unsafe_code)]
-
-#[path = "environment/config.rs"]
-mod config;
-#[path = "environment/filter.rs"]
-mod filter;
-
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
@@ -18,7 +11,8 @@ use baio_engine::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use config::config;
+use crate::config::config;
+use crate::filter;
 
 /// Is this the child? Else runs it: this executable's test of that name, where these lines are taken away.
 fn is_on(lines: &str, test: &str) -> bool {
@@ -26,7 +20,8 @@ fn is_on(lines: &str, test: &str) -> bool {
         return true;
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test, "--nocapture"]).env(kernel::LACKS, lines);
+    let test = format!("as_on_older_kernels::{test}");
+    child.args(["--exact", &test, "--nocapture"]).env(kernel::LACKS, lines);
     assert!(
         child.status().unwrap().success(),
         "failed where `{lines}` is taken away"
@@ -351,7 +346,7 @@ fn what_no_engine_has_to_try_is_tried_for_who_asks() {
 /// The page has the table as it is.
 #[test]
 fn the_page_tells_every_line() {
-    let page = include_str!("../../../docs/engine.md");
+    let page = include_str!("../../../../docs/engine.md");
     let begins = "| name | since Linux | what it is | found out by | instead |\n|---|---|---|---|---|\n";
     let lines = kernel::TABLE.iter().map(|line| {
         let kernel::Line {
@@ -380,7 +375,7 @@ const TESTED: &[(&str, &str, &[&str])] = &[
 /// And what each kernel lacks is what the table says.
 #[test]
 fn the_pages_tell_what_each_tested_kernel_lacks() {
-    let page = include_str!("../../../docs/engine.md");
+    let page = include_str!("../../../../docs/engine.md");
     let version = |text: &str| {
         let (major, minor) = text.split_once('.').expect("a version");
         (major.parse::<u32>().unwrap(), minor.parse::<u32>().unwrap())
@@ -411,7 +406,7 @@ fn the_pages_tell_what_each_tested_kernel_lacks() {
     let first: Vec<_> = first.iter().map(|(kernel, ..)| *kernel).collect();
     let told = format!("It is tested on Linux {} and {}", first.join(", "), last.0);
     assert!(
-        include_str!("../../../README.md").contains(&told),
+        include_str!("../../../../README.md").contains(&told),
         "README.md lacks: {told}"
     );
 }

@@ -2,10 +2,10 @@
 //! sees: of images that power cuts leave, that were opened and killed, or closed; and finds nothing wrong with them but
 //! what a crash alone can leave.
 
-mod reader;
-
 use baio_sim::images::{self, Origin};
 use serde_json::Value;
+
+use crate::reader;
 
 const IMAGES: u64 = 320;
 

@@ -5,8 +5,6 @@
 //! The model is a count: how many results are owed, whoever else waits for ever. A turn for at most as many must not need a
 //! deadline that is far away. On the simulation the backend itself looks at what it is told (`lazy.rs`).
 
-mod backends;
-#[path = "wait_model/lazy.rs"]
 mod lazy;
 
 use std::io::{Read, Write};
@@ -21,7 +19,7 @@ use baio_engine::{
     Doorbell, Durability, Engine, File, Memory, Op, Policy, Request, RequestId, Space, Time, Vectored, Wait,
 };
 
-use backends::{BACKENDS, Bench, Random, blank, buffer, policies};
+use crate::backends::{BACKENDS, Bench, Random, blank, buffer, policies};
 use lazy::{Eye, Lazy};
 
 const FOR_EVER: Duration = Duration::from_secs(20);
