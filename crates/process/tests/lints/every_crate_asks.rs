@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sources;
+
 /// What is never shipped: its process is its own.
 const EXCEPT: [&str; 1] = ["crates/sim"];
 
@@ -24,34 +26,6 @@ fn every_crate_denies_what_goes_round_the_one_way() {
             }
         }
     }
-}
-
-/// What lies below a directory and is Rust.
-fn sources(at: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(at).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => sources(&path, found),
-            false => found.extend(path.extension().is_some_and(|end| end == "rs").then_some(path)),
-        }
-    }
-}
-
-/// All that runs in somebody's process.
-fn all_sources() -> Vec<(PathBuf, String)> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut all = Vec::new();
-    for member in fs::read_dir(&crates).unwrap() {
-        let source = member.unwrap().path().join("src");
-        if source.is_dir() {
-            sources(&source, &mut all);
-        }
-    }
-    let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).unwrap();
-        (path.strip_prefix(&crates).unwrap().to_owned(), text)
-    };
-    all.into_iter().map(read).collect()
 }
 
 /// Who looks there, and what for.
@@ -117,7 +91,7 @@ const THROUGH_PROC: &[(&str, &str)] = &[
 
 #[test]
 fn nothing_goes_through_proc_that_has_another_way() {
-    let mut found: Vec<_> = all_sources()
+    let mut found: Vec<_> = sources::all()
         .into_iter()
         .filter(|(_, text)| {
             let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -136,7 +110,7 @@ fn nothing_goes_through_proc_that_has_another_way() {
 #[test]
 fn whatever_is_sent_raises_no_signal() {
     let mut sends = 0;
-    for (path, text) in all_sources() {
+    for (path, text) in sources::all() {
         for (nth, line) in text.lines().enumerate() {
             // Flags are named in one line, also where they are put together before the call.
             if line.contains("SendFlags::") {
@@ -152,7 +126,6 @@ fn whatever_is_sent_raises_no_signal() {
 /// A file that no `mod` names is compiled by nobody, and says nothing.
 #[test]
 fn every_story_is_part_of_its_theme() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let below = |path: PathBuf| {
         fs::read_dir(path)
             .into_iter()
@@ -160,7 +133,7 @@ fn every_story_is_part_of_its_theme() {
             .map(|entry| entry.unwrap().path())
     };
     let (mut stories, mut left_out) = (0, Vec::new());
-    for theme in below(crates).flat_map(|member| below(member.join("tests"))) {
+    for theme in below(sources::crates()).flat_map(|member| below(member.join("tests"))) {
         let Ok(told) = fs::read_to_string(theme.join("main.rs")) else {
             continue;
         };

@@ -1,0 +1,5 @@
+//! What holds for the source of every crate, and is read there.
+
+mod circles;
+mod every_crate_asks;
+mod sources;
