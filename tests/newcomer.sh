@@ -7,7 +7,7 @@
 # Any user may run it; it writes to a directory of its own, which goes when it ends. For that, `/tmp/` in what it runs becomes a
 # directory in there. A block is one shell session, begun in the repository with `set -e`; blocks of one page share their files.
 # Lines that take hours, or a device, are not run, and printed with the reason. So are the lines of $BAIO_RAN, one a line: whoever
-# calls has just run these.
+# calls has just run these. Examples that it has built, in $BAIO_EXAMPLES, are run as they are, where a line would build them first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 repository=$PWD
@@ -55,9 +55,20 @@ reason() { # line
     "sudo "*) echo "it changes the machine" ;;
     "baio serve /tmp/vol.img --socket /tmp/vol.sock") echo "it serves until it is stopped; docs/serving.md does so in the background too" ;;
     .ci/kernels* | .ci/guest*) echo "it takes hours; a part of it is a step of .ci/run of its own" ;;
+    "cargo build --release -p baio-cli -p baio-sim") echo "a step of .ci/long of its own" ;;
     *" powercut --"*) echo "it takes minutes; a step of .ci/long of its own" ;;
     "cargo semver-checks "*) echo "a step of .ci/long of its own" ;;
     esac
+}
+
+# A line as it is run here.
+spoken() { # line
+    local example line=$1
+    for example in $(grep -oE -- '--example [a-z_]+' <<<"$line" | cut -d' ' -f2); do
+        [ ! -x "${BAIO_EXAMPLES:-}/$example" ] ||
+            line=$(sed -E "s#cargo run -p [a-z-]+ (--features [a-z]+ )?--example $example( --)?#$BAIO_EXAMPLES/$example#g" <<<"$line")
+    done
+    sed "s#/tmp/#$tmp/#g" <<<"$line"
 }
 
 # Runs a session: its lines but for those with a reason, in the repository.
@@ -69,7 +80,7 @@ session() { # name, file
         if [ -n "$why" ]; then
             echo "SKIPPED: $line: $why"
         else
-            sed "s#/tmp/#$tmp/#g" <<<"$line" >>"$to"
+            spoken "$line" >>"$to"
         fi
     done <"$2"
     echo "-- $1"

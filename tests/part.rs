@@ -1,5 +1,6 @@
 //! Which share of a list a run takes: all of it, or what `BAIO_PLANTED_PART=K/N` says, every N-th from the K-th on (from 0).
-//! A landing takes a quarter of the planted bugs, the hash of its commit decides which (`.ci/run`); `.ci/long` takes all.
+//! A landing takes a quarter of the planted bugs, of the promises that are broken on purpose, and of the bad environments of the engine's
+//! contract; the hash of its commit decides which (`.ci/run`). `.ci/long` takes all.
 
 /// The share of `all` that this run takes; what it leaves out is printed.
 pub(crate) fn ours<T: Clone>(all: &[T]) -> Vec<T> {
