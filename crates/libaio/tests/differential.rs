@@ -23,6 +23,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::time::Instant;
 
+use baio_engine::sim::Random;
 use baio_libaio::{FLAG_EVENT_FD, FLAG_PRIORITY, Iocb, command};
 use common::{Library, request};
 
@@ -37,16 +38,12 @@ const OWN: u64 = 50;
 const SIZES: [i32; 5] = [1, 2, 16, 63, 64];
 const STEPS: usize = 8;
 
-/// splitmix64.
-struct Dice(u64);
+/// What a program does next.
+struct Dice(Random);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % sides as u64) as usize
+        self.0.below(sides as u64) as usize
     }
 
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -250,7 +247,7 @@ fn others(dir: &Path) -> [OwnedFd; 7] {
 
 /// Runs a program; what it saw, as text.
 fn run(library: &Library, world: &mut World, seed: u64) -> String {
-    let mut dice = Dice(seed);
+    let mut dice = Dice(Random(seed));
     let mut seen = String::new();
     world.renew();
     let size = dice.roll(SIZES.len());

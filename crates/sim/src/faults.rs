@@ -13,11 +13,10 @@
 
 use std::ops::Range;
 
-use baio_engine::sim::{Disk, Fault, Faults, Trigger};
+use baio_engine::sim::{Disk, Fault, Faults, Random, Trigger};
 use baio_storage::segment::layout::Layout;
 
 use crate::oracle::Expectation;
-use crate::random::Random;
 use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Guide, Ids, State, run_session};

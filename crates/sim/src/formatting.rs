@@ -2,14 +2,13 @@
 //! it is cut at every record, with every single loss. What is found then is no volume, the old one untouched, or the new
 //! one, empty: never a mixture. And formatting again, over whatever is there, gives a whole new volume.
 
-use baio_engine::sim::Disk;
 use baio_engine::sim::crash::{Crash, Replay, states};
 use baio_engine::sim::log::Record;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::Format;
 
 use crate::model::{self, Model};
 use crate::oracle::Expectation;
-use crate::random::Random;
 use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Counts, Driver, Ids, Script, State, Step, run_session};

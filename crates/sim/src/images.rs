@@ -6,15 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use baio_engine::sim::Disk;
 use baio_engine::sim::crash::Replay;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::segment::layout::Layout;
 use baio_storage::{SegmentInfo, VolumeInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::explore::crashes_of;
 use crate::oracle::Expectation;
-use crate::random::Random;
 use crate::rot::Rot;
 use crate::violation::Violation;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};

@@ -6,7 +6,6 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`random`] | choices that follow from a seed |
 //! | [`stamp`] | what a sector bears, so that its writer is known wherever it turns up |
 //! | [`world`] | a small volume on a disk full of stale bytes; opening it |
 //! | [`workload`] | sessions: an opening and the operations after it, on the record |
@@ -60,7 +59,6 @@ pub mod order;
 pub mod outside;
 #[cfg(feature = "powercut")]
 pub mod powercut;
-pub mod random;
 pub mod report;
 pub mod rot;
 pub mod stale;

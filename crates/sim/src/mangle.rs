@@ -9,14 +9,13 @@
 
 use std::path::Path;
 
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::Core;
 use baio_storage::segment::page;
 
 use crate::cores;
 use crate::images::{self, Image, PER_WORKLOAD, Source};
 use crate::memory;
-use crate::random::Random;
 use crate::report::{self, Failure, Part, Report, Sum, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::world;

@@ -8,13 +8,12 @@
 //! | cut off while open | what is read is right or an error, never an early end |
 //! | copied while in use | the copy opens or is refused; what it serves does not overlap, also after use; a repair makes it sound, and it stays so in use |
 
-use baio_engine::sim::Disk;
 use baio_engine::sim::crash::{Crash, Replay};
+use baio_engine::sim::{Disk, Random};
 
 use crate::every_bit::{Ending, Reference, key};
 use crate::observe::observe;
 use crate::oracle::Expectation;
-use crate::random::Random;
 use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Script, Session, State, Step, run_session};

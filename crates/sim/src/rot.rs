@@ -7,11 +7,10 @@
 
 use std::fmt;
 
-use baio_engine::sim::Disk;
 use baio_engine::sim::log::Record;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::segment::layout::{Layout, Parity, Place};
 
-use crate::random::Random;
 use crate::stamp;
 
 const PAGE: usize = 4096;

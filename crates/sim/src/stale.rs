@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::segment::bucket::{BucketId, Pair};
 use baio_storage::segment::layout::{Layout, Parity, Place};
 use baio_storage::segment::page::{PAGE_BYTES, PageRead};
@@ -15,7 +15,6 @@ use baio_storage::segment::superblock::Superblock;
 
 use crate::model::{Model, NAMES, Op};
 use crate::oracle::Expectation;
-use crate::random::Random;
 use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Script, State, run_session};

@@ -3,7 +3,7 @@
 //! Stale bytes first, because a new disk is all zeroes, and on such a disk nobody would notice that a segment's blocks were
 //! never zeroed.
 
-use baio_engine::sim::{Disk, Sim};
+use baio_engine::sim::{Disk, Random, Sim};
 use baio_engine::{Config, Engine, File};
 use baio_storage::segment::layout::Layout;
 use baio_storage::segment::name::{self, SegmentName};
@@ -14,7 +14,6 @@ use baio_storage::{
 };
 
 use crate::model::{Key, NAMES, UIDS};
-use crate::random::Random;
 use crate::stamp;
 use crate::violation::{Kind, Violation};
 

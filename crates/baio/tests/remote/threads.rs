@@ -7,27 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use baio::{Backend, Buffer, Link, Remote, Request, Segment, SegmentOp, Wait};
+use baio_engine::sim::Random;
 use futures_util::future::{Either, join_all, select};
 
 use crate::common::{self, remote};
 
-/// SplitMix64: the seed is the replay.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 fn stamp(thread: u64, block: u64, version: u64, page: &mut [u8]) {
     let mut random = Random(thread << 48 | block << 32 | version);
     for word in page.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_le_bytes());
+        word.copy_from_slice(&random.bits().to_le_bytes());
     }
 }
 
@@ -53,7 +41,7 @@ fn work(volume: &Remote, segment: &Segment<Remote>, thread: u64, rounds: u64) {
         segment.write_at(offset(block), fill(block, 0)).wait().unwrap();
     }
     for round in 1..=rounds {
-        let block = random.next() % BLOCKS;
+        let block = random.bits() % BLOCKS;
         let write = || segment.request(SegmentOp::Write { offset: offset(block) }, fill(block, round));
         match thread % 3 {
             // Blocks, by ticket.
@@ -76,9 +64,9 @@ fn work(volume: &Remote, segment: &Segment<Remote>, thread: u64, rounds: u64) {
             }
         }
         versions[block as usize] = round;
-        if random.next().is_multiple_of(4) {
+        if random.bits().is_multiple_of(4) {
             // One of two reads is dropped half-way; its slot and memory come back by themselves.
-            let other = random.next() % BLOCKS;
+            let other = random.bits() % BLOCKS;
             let one = segment.read_at(offset(block), segment.buffer(4096).unwrap());
             let two = segment.read_at(offset(other), segment.buffer(4096).unwrap());
             let (ended, of) = match volume.block_on(select(one, two)).unwrap() {

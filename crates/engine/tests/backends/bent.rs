@@ -17,6 +17,10 @@ pub(crate) trait Bend: Send + 'static {
         sim.turn(slots, wait, done)
     }
 
+    fn refuses(&self, sim: &Sim, op: Op) -> Option<Error> {
+        sim.refuses(op)
+    }
+
     /// Somebody asks the backend to explain itself.
     fn is_asked(&self) {}
 
@@ -27,8 +31,12 @@ pub(crate) trait Bend: Send + 'static {
 
 /// An engine on a simulation of this seed.
 pub(crate) fn engine(seed: u64, bend: impl Bend, config: &Config) -> Engine {
+    Engine::with_backend(backend(seed, bend), config).expect("an engine")
+}
+
+pub(crate) fn backend(seed: u64, bend: impl Bend) -> Box<dyn Backend> {
     let sim = Sim::new(seed).expect("a simulation");
-    Engine::with_backend(Box::new(Bent { sim, bend }), config).expect("an engine")
+    Box::new(Bent { sim, bend })
 }
 
 struct Bent<B> {
@@ -83,7 +91,7 @@ impl<B: Bend> Backend for Bent<B> {
     }
 
     fn refuses(&self, op: Op) -> Option<Error> {
-        self.sim.refuses(op)
+        self.bend.refuses(&self.sim, op)
     }
 
     fn system_calls(&self) -> u64 {

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+pub(crate) use baio_engine::sim::Random;
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{
     Caching, Choice, Completion, Config, Engine, Errno, Error, File, Memory, Open, Policy, Request, SetupError, Wait,
@@ -305,8 +306,7 @@ pub(crate) fn direct(file: &File) -> Result<Policy, Stop> {
 
 /// `len` bytes that differ from their neighbours and from those of other seeds.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = Random(seed);
-    (0..len).map(|_| random.next() as u8).collect()
+    Random(seed).bytes(len)
 }
 
 /// An arena buffer with these bytes.
@@ -376,23 +376,6 @@ pub(crate) fn own(memory: Memory) -> baio_engine::Buffer {
     match memory {
         Memory::Own(buffer) => buffer,
         other => panic!("not a buffer: {other:?}"),
-    }
-}
-
-/// SplitMix64: small, and equal for equal seeds.
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
     }
 }
 

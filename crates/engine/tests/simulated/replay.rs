@@ -171,7 +171,7 @@ impl Run {
             deadline: (random.below(5) == 0).then(|| now.after(Duration::from_micros(random.below(8000)))),
         };
         let kind = random.below(20);
-        let byte = random.next() as u8;
+        let byte = random.bits() as u8;
         let after = Duration::from_micros(random.below(3000));
         let range = len as u64;
         match kind {

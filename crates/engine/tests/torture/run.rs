@@ -400,7 +400,7 @@ impl<'a> Run<'a> {
     }
 
     fn watch(&mut self, mut buffer: Buffer) {
-        let seed = self.random.next();
+        let seed = self.random.bits();
         buffer.set_len(ROOM);
         fill_pattern(&mut buffer, seed);
         self.watched.push(Watched { buffer, seed });

@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use baio_engine::memory::Region;
-use baio_engine::sim::{Disk, Fault, Faults, Flash, Injected, Profile, Rotating, Sim, SimHandle};
+use baio_engine::sim::{Disk, Fault, Faults, Flash, Injected, Profile, Random, Rotating, Sim, SimHandle};
 use baio_engine::{Completion, Config, Engine, Error, File, Memory, Notice, Request, RequestId, Wait};
 
 use crate::engine::model::{Model, SECTOR, Word, is_filled};
 use crate::engine::request::{Asked, Does, SECTORS_MAX, choose};
 use crate::engine::weak::Swallowing;
 use crate::engine::{DISK_BYTES, Plan, Report, Tale, Weakening};
-use crate::random::Random;
 
 mod judge;
 

@@ -19,10 +19,9 @@ mod weak;
 
 use std::time::Instant;
 
-use baio_engine::sim::Fault;
+use baio_engine::sim::{Fault, Random};
 use serde::Serialize;
 
-use crate::random::Random;
 use life::Life;
 
 /// Bytes of the disk: small, so that requests meet.

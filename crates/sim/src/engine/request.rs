@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use baio_engine::sim::Random;
 use baio_engine::{Caching, Durability, Op, Patience, Policy, Space, Time};
 
 use crate::engine::DISK_BYTES;
 use crate::engine::model::{Number, SECTOR, Word};
-use crate::random::Random;
 
 /// Bytes of a block: the unit in which requests exclude each other.
 pub(crate) const BLOCK: u64 = 4096;

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use baio_engine::sim::crash::{Crash, Replay, cuts, states};
 use baio_engine::sim::log::Record;
-use baio_engine::sim::{Disk, Flash, Profile};
+use baio_engine::sim::{Disk, Flash, Profile, Random};
 
 use crate::cores;
 use crate::mutate::Weakening;
 use crate::oracle::Expectation;
 use crate::order;
-use crate::random::Random;
 use crate::report::{Part, Report, Sum, no_panic};
 use crate::trials::Trials;
 use crate::violation::Violation;

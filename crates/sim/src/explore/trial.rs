@@ -1,15 +1,14 @@
 //! One trial: a crash, an opening, and some more of both.
 
-use baio_engine::sim::Disk;
 use baio_engine::sim::crash::{Crash, Replay, covered};
 use baio_engine::sim::log::Record;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::{Problem, Repair};
 
 use super::{Workload, maybe_reorder, pick_crash, weaken_or_check};
 use crate::mutate::{Weakening, volatile};
 use crate::oracle::Expectation;
 use crate::order;
-use crate::random::Random;
 use crate::report::Part;
 use crate::rot::Rot;
 use crate::violation::{Kind, Violation};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
+use baio_engine::sim::Random;
 use baio_storage::log::{LogAnswer, LogError, Lsn, RecordReader, Retained};
 
 use super::model::{Model, Seen, Told, check_groups};
 use super::rig::Rig;
-use crate::random::Random;
 use crate::violation::{Kind, Violation};
 
 /// One who follows a log.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::random::Random;
+use baio_engine::sim::Random;
 
 /// What the device writes whole or not at all.
 pub const SECTOR: usize = 512;

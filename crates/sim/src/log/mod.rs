@@ -28,8 +28,8 @@ pub mod workload;
 use std::sync::Arc;
 
 use baio_engine::Arena;
+use baio_engine::sim::Random;
 
-use crate::random::Random;
 use crate::report::{Part, no_panic};
 use crate::trials::Trials;
 use crate::violation::{Kind, Violation};

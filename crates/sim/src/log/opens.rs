@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use baio_engine::Arena;
+use baio_engine::sim::Random;
 use baio_storage::log::{LogError, LogOptions, Recovered};
 
 use super::medium::Medium;
 use super::model::Seen;
 use super::rig::{Event, Rig};
 use super::workload::State;
-use crate::random::Random;
 use crate::violation::{Kind, Violation};
 
 /// A log that was opened, or why not.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use baio_engine::sim::Random;
 use baio_engine::{Arena, Errno, Memory, Time};
 use baio_storage::log::{
     Appender, LogAnswer, LogError, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, Recovered,
@@ -11,7 +12,6 @@ use baio_storage::log::{
 
 use super::medium::{Medium, Write};
 use super::model::{self, Group, Seen, Told};
-use crate::random::Random;
 use crate::violation::{Kind, Violation};
 
 /// What happened, in order.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use baio_engine::Arena;
+use baio_engine::sim::Random;
 use baio_storage::log::format::{
     BATCH_HEADER, BatchHeader, COPIES_AT, DATA_AT, HEADER_BYTES, Header, RECORD_HEADER, SeenBatch,
 };
@@ -15,7 +16,6 @@ use super::medium::{Medium, SECTOR};
 use super::model::{Group, Seen, check_groups};
 use super::opens::open;
 use super::workload::{Counts, State};
-use crate::random::Random;
 use crate::violation::{Kind, Violation};
 
 /// A batch, where it lies.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio_engine::Arena;
+use baio_engine::sim::Random;
 use baio_storage::log::format::DATA_AT;
 use baio_storage::log::{LogError, LogOptions};
 
@@ -11,7 +12,6 @@ use super::follow::Follower;
 use super::medium::{Fall, Medium, Write};
 use super::model::Model;
 use super::rig::{Event, Rig};
-use crate::random::Random;
 use crate::violation::{Kind, Violation};
 
 /// What a log of a workload is like.

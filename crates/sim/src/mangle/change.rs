@@ -1,11 +1,10 @@
 //! One change to an image, with its story.
 
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Random};
 use baio_storage::segment::layout::{GENERATION_MAX, Layout, Parity, Place};
 
 use super::seal;
 use crate::images::Image;
-use crate::random::Random;
 
 const PAGE: usize = 4096;
 const SUPERBLOCK_CHECKSUM_AT: usize = 16;

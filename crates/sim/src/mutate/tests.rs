@@ -1,6 +1,7 @@
+use baio_engine::sim::Random;
+
 use super::*;
 use crate::oracle::Expectation;
-use crate::random::Random;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::World;
 

@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use crate::random::Random;
+use baio_engine::sim::Random;
+
 use crate::stamp::SECTOR;
 
 /// What a power cut leaves of the writes that nobody flushed.

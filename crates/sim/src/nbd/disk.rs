@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use baio_engine::sim::Random;
+
 use super::cache::{Cache, Manner};
 use super::faults::{Fault, What};
-use crate::random::Random;
 
 /// What the device keeps before it writes to the medium by itself.
 const CACHE_BYTES_MAX: usize = 16 << 20;

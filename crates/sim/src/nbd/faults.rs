@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::random::Random;
+use baio_engine::sim::Random;
 
 /// The kinds of requests that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

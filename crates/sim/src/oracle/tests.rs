@@ -3,9 +3,9 @@
 use super::*;
 use crate::model::NAMES;
 use crate::observe::observe;
-use crate::random::Random;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::{self, World};
+use baio_engine::sim::Random;
 use baio_storage::Identity;
 
 fn by_chance<'a>(random: &'a mut Random, ids: &'a mut Ids, left: usize) -> ByChance<'a> {

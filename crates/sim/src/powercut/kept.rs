@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use baio::{File, Link, LogOptions, Remote};
+use baio_engine::sim::Random;
 
 use super::bench;
 use super::place::{Folder, Place};
 use super::running::Running;
 use super::stories::{self, Make, Seen, Story};
 use super::worker::Failure;
-use crate::random::Random;
 
 const DEVICE_BYTES: u64 = 24 << 20;
 const LINES: usize = 300;

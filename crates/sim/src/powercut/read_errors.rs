@@ -4,10 +4,11 @@
 //! A state is made, and its power cut or not; then it is opened many times while reads fail, by chance or by place. At its end
 //! nothing fails, and everything acknowledged is there.
 
+use baio_engine::sim::Random;
+
 use super::bench::{self, Bench};
 use super::place::Place;
 use crate::nbd::{Fault, Manner, What};
-use crate::random::Random;
 use baio::{
     Access, CreateOptions, Durability, File, Format, Link, Log, LogOptions, Lsn, Options, Problem, Remote, Repair,
     Segment,

@@ -5,13 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use baio_engine::sim::Random;
+
 use super::bench::{self, Bench};
 use super::place::Place;
 use super::running::Running;
 use super::stories::{self, PLAIN_LOST, Seen, Story};
 use super::worker::Failure;
 use crate::nbd::{Cut, Fault, Manner, What};
-use crate::random::Random;
 
 const DISK_BYTES: u64 = 24 << 20;
 const ROUNDS_OF_A_LIFE: u64 = 8;

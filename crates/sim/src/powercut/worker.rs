@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use baio::{Backend, Config, Options};
+use baio_engine::sim::Random;
 
 use super::marks::Marks;
 use super::real;
-use crate::random::Random;
 
 /// What goes wrong in a worker, or where its work is judged.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -16,10 +16,10 @@ pub mod pages;
 pub mod scene;
 pub mod session;
 
+use baio_engine::sim::Random;
 use baio_engine::sim::crash::Crash;
 
 use crate::log::workload::{Counts, Numbers};
-use crate::random::Random;
 use crate::report::{Part, no_panic};
 use crate::trials::Trials;
 use crate::violation::Violation;

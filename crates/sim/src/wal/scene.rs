@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baio_engine::File;
-use baio_engine::sim::{Disk, Flash, Profile};
+use baio_engine::sim::{Disk, Flash, Profile, Random};
 use baio_storage::cache::CacheConfig;
 use baio_storage::log::{LogAnswer, LogOptions};
 use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, LogReply, format_simulated};
@@ -11,7 +11,6 @@ use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, 
 use super::session::{Database, State};
 use crate::log::model::Told;
 use crate::observe::failed;
-use crate::random::Random;
 use crate::stamp;
 use crate::violation::{Kind, Violation};
 use crate::world::{self, ROOT};

@@ -4,7 +4,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::sim::crash::{Crash, Replay, cuts};
 use baio_engine::sim::log::Record;
-use baio_engine::sim::{Disk, Fault, Faults, Trigger};
+use baio_engine::sim::{Disk, Fault, Faults, Random, Trigger};
 use baio_engine::{Durability, Memory, Wait};
 use baio_storage::log::{LogAnswer, LogError, LogRequest, Lsn, RecordReader, WaitKey};
 use baio_storage::{Core, Error, Handle, HeldLog, LogReply, SegmentOp, SegmentRequest, Ticket};
@@ -14,7 +14,6 @@ use super::scene::{self, PAGE_BYTES, PAGES, Scene};
 use crate::log::model::{self, Group, Model, Seen};
 use crate::log::workload::{Counts, Numbers};
 use crate::observe::{failed, run};
-use crate::random::Random;
 use crate::stamp;
 use crate::violation::{Kind, Violation};
 

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use baio_engine::sim::Random;
 use baio_storage::Limits;
 
 use crate::model::{Key, Model, NAMES, Op, SECTORS_PER_BLOCK, UIDS};
-use crate::random::Random;
 use crate::workload::Ids;
 use crate::world::{BLOCKS, BLOCKS_MORE};
 

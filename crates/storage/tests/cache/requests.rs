@@ -344,7 +344,7 @@ fn any_mix_agrees_with_an_array() {
                     };
                     reads.push((ticket, at, len));
                 } else {
-                    let bytes = vec![random.next() as u8; len];
+                    let bytes = vec![random.bits() as u8; len];
                     let mut asked = request(&core, handle, SegmentOp::Write { offset }, &bytes, mode);
                     let durable = random.below(3) == 0;
                     if durable {

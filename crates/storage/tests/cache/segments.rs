@@ -361,7 +361,7 @@ fn a_segment_is_moved_and_packed_under_cached_traffic() {
         let mut tickets = Vec::new();
         for nth in 0..60_u64 {
             let block = (nth * 7 + round) % 64;
-            let byte = random.next() as u8;
+            let byte = random.bits() as u8;
             expected[block as usize] = byte;
             tickets.push(match nth % 5 {
                 0 => begin_write(&mut core, handle, block, &[byte; BLOCK], Mode::Direct),

@@ -121,7 +121,7 @@ fn what_a_crash_leaves_is_no_problem() {
         let mut told = Told::default();
         for life in 0..3 {
             let context = format!("seed {seed}, life {life}");
-            disk.cut_power_after(random.below(300), random.next());
+            disk.cut_power_after(random.below(300), random.bits());
             work(&disk, &mut random, &mut told);
             let Some(left) = disk.surviving() else { break };
             cuts += 1;

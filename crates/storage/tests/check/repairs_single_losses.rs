@@ -191,7 +191,7 @@ fn a_repair_can_be_cut_short() {
         damaged.poke(at, &random.bytes(BLOCK));
         for steps in (0..).step_by(3) {
             let cut = damaged.copy();
-            cut.cut_power_after(steps, random.next());
+            cut.cut_power_after(steps, random.bits());
             let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
             let repaired = check_simulated(&mut engine, &File::simulated(&cut, "disk"), true);
             let Some(left) = cut.surviving() else {

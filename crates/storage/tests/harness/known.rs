@@ -135,7 +135,7 @@ impl Load {
             }
             known.busy[range].fill(true);
             let offset = first * BLOCK as u64;
-            let mut byte = (self.random.below(2) == 0).then(|| self.random.next() as u8);
+            let mut byte = (self.random.below(2) == 0).then(|| self.random.bits() as u8);
             let bytes = len * BLOCK as u64;
             let op = match byte {
                 Some(drawn) if drawn < 64 => {

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Every theme uses its own part of this.
 
+#[path = "../../../engine/tests/backends/bent.rs"]
+pub(crate) mod bent;
 pub(crate) mod image_text;
 pub(crate) mod images;
 pub(crate) mod known;
@@ -12,19 +14,20 @@ mod test_name;
 pub(crate) mod through_cache;
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use baio_engine::backend::{Backend, Done};
+pub(crate) use baio_engine::sim::Random;
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Config, Durability, Engine, Errno, File, Memory, Op, RequestId, Slots, Time, Wait};
+use baio_engine::{Config, Durability, Engine, Errno, File, Memory, RequestId, Slots, Wait};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket,
     format_simulated,
 };
 
+use bent::Bend;
 pub(crate) use test_name::TestName;
 
 pub(crate) const ME: Identity = Identity::new(1000, 1000);
@@ -116,32 +119,6 @@ pub(crate) fn sync(core: &mut Core, handle: Handle) -> Result<u32, Error> {
     run(core, sync_request(handle)).result
 }
 
-/// Small random numbers that follow from a seed (SplitMix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// Below 0 there is 0.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    pub(crate) fn one_in(&mut self, many: u64) -> bool {
-        many > 0 && self.below(many) == 0
-    }
-
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-}
-
 /// What tells a test that it runs in a child, and as what.
 const ROLE: &str = "BAIO_TEST_ROLE";
 
@@ -224,24 +201,15 @@ pub(crate) fn only_a_read_failed(core: &Core) -> bool {
 
 /// The simulated machine with a device that obeys [`Whims`].
 pub(crate) struct Moody {
-    sim: Sim,
     whims: Mood,
     held: VecDeque<(u64, RequestId, i32)>,
     turns: u64,
 }
 
-impl Backend for Moody {
-    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        self.sim.start(slots, queue)
-    }
-
-    fn flush(&mut self) {
-        self.sim.flush();
-    }
-
-    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+impl Bend for Moody {
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         self.turns += 1;
-        self.sim.turn(slots, wait, done)?;
+        sim.turn(slots, wait, done)?;
         let mut whims = self.whims.borrow_mut();
         let until = if whims.hold { self.turns + whims.hold_turns } else { 0 };
         self.held.extend(done.raw.drain(..).map(|(id, raw)| (until, id, raw)));
@@ -266,46 +234,6 @@ impl Backend for Moody {
             done.raw.push((id, if fails { failure } else { raw }));
         }
         Ok(())
-    }
-
-    fn cancel(&mut self, slots: &Slots, id: RequestId) {
-        self.sim.cancel(slots, id);
-    }
-
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
-        self.sim.attach(what)
-    }
-
-    fn detach(&mut self, what: Detached<'_>) {
-        self.sim.detach(what);
-    }
-
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        self.sim.ready_fd(arm)
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.sim.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        self.sim.now()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.sim.random(bytes)
-    }
-
-    fn explain(&self) -> Explain {
-        self.sim.explain()
-    }
-
-    fn refuses(&self, op: Op) -> Option<baio_engine::Error> {
-        self.sim.refuses(op)
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.sim.system_calls()
     }
 }
 
@@ -337,13 +265,12 @@ pub(crate) fn open_with_seed(disk: &Disk, seed: u64) -> Core {
 /// A simulated machine whose device can be made moody.
 pub(crate) fn moody() -> (Box<dyn Backend>, Mood) {
     let whims = Mood::default();
-    let backend = Moody {
-        sim: Sim::new(2).unwrap(),
+    let moody = Moody {
         whims: whims.clone(),
         held: VecDeque::new(),
         turns: 0,
     };
-    (Box::new(backend), whims)
+    (bent::backend(2, moody), whims)
 }
 
 /// Opens the volume on a disk whose device can be made moody.

@@ -164,7 +164,7 @@ impl World {
         }
         let index = self.chance.below(count);
         if self.chance.one_in(300) && !matches!(self.rig().ios[index].kind, LogIoKind::Read { .. } | LogIoKind::Sync) {
-            let mut lands = Chance(Random(self.chance.0.next()));
+            let mut lands = Chance(Random(self.chance.0.bits()));
             self.rig().fail(index, Errno::EIO, |_| lands.one_in(2));
             self.has_failed = true;
         } else {
@@ -248,7 +248,7 @@ impl World {
         let mut rig = self.rig.take().expect("it is there");
         rig.pump();
         let durable = rig.appender.durable_lsn().0;
-        let (mode, mut lands) = (self.chance.below(4), Chance(Random(self.chance.0.next())));
+        let (mode, mut lands) = (self.chance.below(4), Chance(Random(self.chance.0.bits())));
         let ios: Vec<bool> = rig.ios.iter().map(|_| lands.one_in(2)).collect();
         let device = rig.crash(|io, sector| match mode {
             0 => false,

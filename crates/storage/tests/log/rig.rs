@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
+use baio_engine::sim::Random;
 use baio_engine::{Arena, Errno, Memory, Time};
 use baio_storage::log::{
     Appender, Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Lsn,
@@ -38,8 +39,8 @@ pub struct Device {
     pub unreadable: Vec<std::ops::Range<u64>>,
     /// So many of a hundred reads fail, whatever they read.
     pub failing_percent: u64,
-    /// By which they are chosen; not 0.
-    pub dice: u64,
+    /// By which they are chosen.
+    pub random: Random,
     /// Its file system sets no space aside; a write makes the file longer.
     pub sets_nothing_aside: bool,
 }
@@ -51,16 +52,13 @@ impl Device {
             bytes: vec![0xA5; size as usize],
             unreadable: Vec::new(),
             failing_percent: 0,
-            dice: 1,
+            random: Random(1),
             sets_nothing_aside: false,
         }
     }
 
     fn can_read(&mut self, bytes: &std::ops::Range<u64>) -> bool {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        let fails = self.dice % 100 < self.failing_percent;
+        let fails = self.random.percent(self.failing_percent);
         let is_bad = |bad: &std::ops::Range<u64>| bad.start < bytes.end && bytes.start < bad.end;
         !fails && !self.unreadable.iter().any(is_bad)
     }

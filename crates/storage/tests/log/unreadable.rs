@@ -2,6 +2,7 @@
 //! the byte; no opening takes it for rot, for the end, or for no log, and nobody salvages while reads fail. When the device is well
 //! again, everything is there.
 
+use baio_engine::sim::Random;
 use baio_engine::{Arena, Errno};
 use baio_storage::log::{LogError, LogOptions, LogPart, LogRequest, Lsn};
 
@@ -143,7 +144,7 @@ fn openings_while_reads_fail_say_the_devices_error_or_find_all() {
         let mut device = three(round % 2 == 0);
         let options = if round % 3 == 0 { salvaging() } else { small() };
         device.failing_percent = [3, 20, 50][(round % 5) as usize % 3];
-        device.dice = round + 1;
+        device.random = Random(round);
         let looks = round % 7 == 0;
         let tried = match looks {
             true => Rig::try_look(device, &options),

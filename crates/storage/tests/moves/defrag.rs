@@ -41,7 +41,7 @@ fn mark(name: &str, block: u64) -> [u8; BLOCK] {
     let seed = name
         .bytes()
         .fold(block, |seed, byte| seed.wrapping_mul(257) + u64::from(byte));
-    [Random(seed).next() as u8; BLOCK]
+    [Random(seed).bits() as u8; BLOCK]
 }
 
 fn assert_marked(core: &mut Core, name: &str, handle: Handle, blocks: u64) {

@@ -187,18 +187,18 @@ fn large_durable_writes_over_the_end_are_all_there_when_they_end() {
 fn any_mix_of_sizes_and_modes_agrees_with_an_array() {
     for seed in 0..12 {
         let mut dice = Random(seed);
-        let mut model = pattern(seed, dice.next() as usize % 100_000);
+        let mut model = pattern(seed, dice.bits() as usize % 100_000);
         let world = world(&model);
         let mut core = core_with(if seed % 2 == 0 { 8 } else { 64 });
         let handles = [open(&mut core, &world.path), open(&mut core, &world.path)];
         for step in 0..400 {
             let what = format!("seed {seed}, step {step}");
-            let handle = handles[dice.next() as usize % 2];
-            let mode = [Mode::Cached, Mode::Cached, Mode::Direct, Mode::Kernel][dice.next() as usize % 4];
+            let handle = handles[dice.bits() as usize % 2];
+            let mode = [Mode::Cached, Mode::Cached, Mode::Direct, Mode::Kernel][dice.bits() as usize % 4];
             let unit = if mode == Mode::Direct { BLOCK } else { 1 };
-            let at = dice.next() as usize % (model.len() + 20_000) / unit * unit;
-            let len = (1 + dice.next() as usize % 40_000).next_multiple_of(unit);
-            match dice.next() % 12 {
+            let at = dice.bits() as usize % (model.len() + 20_000) / unit * unit;
+            let len = (1 + dice.bits() as usize % 40_000).next_multiple_of(unit);
+            match dice.bits() % 12 {
                 0..=4 => {
                     let seen = read(&mut core, handle, at as u64, len, mode);
                     let end = model.len().min(at + len);
@@ -207,7 +207,7 @@ fn any_mix_of_sizes_and_modes_agrees_with_an_array() {
                 5..=8 => {
                     let bytes = pattern(step, len);
                     let request = SegmentRequest {
-                        durability: [Durability::None, Durability::None, Durability::Data][dice.next() as usize % 3],
+                        durability: [Durability::None, Durability::None, Durability::Data][dice.bits() as usize % 3],
                         ..asked(&core, handle, SegmentOp::Write { offset: at as u64 }, &bytes, mode)
                     };
                     let done = run(&mut core, request).result.unwrap();
@@ -216,7 +216,7 @@ fn any_mix_of_sizes_and_modes_agrees_with_an_array() {
                     model[at..at + len].copy_from_slice(&bytes);
                 }
                 9 => {
-                    let len = at + dice.next() as usize % 3;
+                    let len = at + dice.bits() as usize % 3;
                     bare(&mut core, handle, SegmentOp::Truncate { len: len as u64 }, mode);
                     model.resize(len, 0);
                 }
@@ -262,16 +262,16 @@ fn readers_beside_a_growing_file_see_no_byte_that_was_not_written() {
         let piece = vec![(done / PIECE) as u8 | 1; PIECE];
         let ticket = begin_write(&mut core, writer, done as u64, &piece, Mode::Cached);
         for mode in [Mode::Cached, Mode::Cached, Mode::Direct] {
-            let at = dice.next() as usize % (done + BLOCK) / BLOCK * BLOCK;
+            let at = dice.bits() as usize % (done + BLOCK) / BLOCK * BLOCK;
             let read = begin_read(&mut core, reader, at as u64, 4 * BLOCK, mode);
             under_way.push((read, at, done));
         }
-        if dice.next().is_multiple_of(4) {
+        if dice.bits().is_multiple_of(4) {
             core.turn(Wait::No).unwrap();
         }
         end(&mut core, ticket).result.unwrap();
         done += PIECE;
-        if dice.next().is_multiple_of(8) {
+        if dice.bits().is_multiple_of(8) {
             bare(&mut core, writer, SegmentOp::Sync, Mode::Cached);
         }
         for (read, at, known) in under_way.drain(..) {

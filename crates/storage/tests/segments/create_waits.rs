@@ -1,22 +1,21 @@
 //! The promises: a lone durable create waits four times, and two of these are its zeroes and their flush; and a device that
 //! acknowledges a record and loses it, or puts it elsewhere, is found out before the caller is told that the record is safe.
 
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use baio_engine::backend::{Backend, Done};
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
-use baio_engine::{Engine, Errno, File, Op, RequestId, Slots, Time, Wait};
+use baio_engine::{Errno, Error, File, Op, RequestId, Slots, Wait};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{Core, CreateOptions, Fault, Format, Zeroing};
 
+use crate::harness::bent::{self, Bend};
 use crate::harness::{BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
 
 /// A machine that answers only when all that was asked has ended: every turn is one wait.
 struct Lockstep {
-    sim: Sim,
     outstanding: usize,
     /// How many requests ended in each wait.
     waits: Arc<Mutex<Vec<usize>>>,
@@ -24,75 +23,35 @@ struct Lockstep {
     writes_only: bool,
 }
 
-impl Backend for Lockstep {
-    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        let started = self.sim.start(slots, queue);
+impl Bend for Lockstep {
+    fn start(&mut self, sim: &mut Sim, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        let started = sim.start(slots, queue);
         self.outstanding += started;
         started
     }
 
-    fn flush(&mut self) {
-        self.sim.flush();
-    }
-
-    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         let before = done.raw.len();
         while done.raw.len() - before < self.outstanding {
-            self.sim.turn(slots, Wait::one(), done)?;
+            sim.turn(slots, Wait::one(), done)?;
         }
         if self.outstanding == 0 {
-            return self.sim.turn(slots, wait, done);
+            return sim.turn(slots, wait, done);
         }
         self.waits.lock().unwrap().push(self.outstanding);
         self.outstanding = 0;
         Ok(())
     }
 
-    fn cancel(&mut self, slots: &Slots, id: RequestId) {
-        self.sim.cancel(slots, id);
-    }
-
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
-        self.sim.attach(what)
-    }
-
-    fn detach(&mut self, what: Detached<'_>) {
-        self.sim.detach(what);
-    }
-
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        self.sim.ready_fd(arm)
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.sim.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        self.sim.now()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.sim.random(bytes)
-    }
-
-    fn explain(&self) -> Explain {
-        self.sim.explain()
-    }
-
-    fn refuses(&self, op: Op) -> Option<baio_engine::Error> {
-        let refused = baio_engine::Error::Unsupported {
+    fn refuses(&self, sim: &Sim, op: Op) -> Option<Error> {
+        let refused = Error::Unsupported {
             operation: op.name(),
             backend: "lockstep",
         };
         match op {
             Op::Allocate { .. } if self.writes_only => Some(refused),
-            op => self.sim.refuses(op),
+            op => sim.refuses(op),
         }
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.sim.system_calls()
     }
 }
 
@@ -111,13 +70,12 @@ fn superblock(disk: &Disk) -> Superblock {
 
 fn open_lockstep(disk: &Disk, writes_only: bool) -> (Core, Arc<Mutex<Vec<usize>>>) {
     let waits = Arc::new(Mutex::new(Vec::new()));
-    let backend = Lockstep {
-        sim: Sim::new(3).unwrap(),
+    let lockstep = Lockstep {
         outstanding: 0,
         waits: Arc::clone(&waits),
         writes_only,
     };
-    let engine = Engine::with_backend(Box::new(backend), &config()).unwrap();
+    let engine = bent::engine(3, lockstep, &config());
     let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap();
     (core, waits)
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::backend::sim::dice::Dice;
 use crate::backend::sim::pages::Pages;
+use crate::backend::sim::random::Random;
 
 /// Granularity of a torn write, in bytes: the smallest sector.
 pub const SECTOR: usize = 512;
@@ -72,7 +72,7 @@ impl Change {
     }
 
     /// Is there as a whole, not at all, up to some sector, or here and there: as the dice say.
-    fn apply_in_part(&self, pages: &mut Pages, dice: &mut Dice) {
+    fn apply_in_part(&self, pages: &mut Pages, dice: &mut Random) {
         let Range { start, end } = self.range();
         let sectors = (end - start).div_ceil(SECTOR as u64);
         let head = start + (dice.below(sectors) * SECTOR as u64).min(end - start);
@@ -161,7 +161,7 @@ impl Cache {
 
     /// The power fails now. Of each write that nothing has made durable, and of those under way, the dice say what is
     /// there: all, nothing, or some of its sectors.
-    pub(crate) fn after_power_cut(&self, dice: &mut Dice) -> Pages {
+    pub(crate) fn after_power_cut(&self, dice: &mut Random) -> Pages {
         let mut left = self.medium.clone();
         for write in &self.pending {
             if write.durable {
@@ -208,7 +208,7 @@ mod tests {
     /// What sector 0..4 may hold after a power cut, over many dice.
     fn outcomes(cache: &Cache, number: u64) -> Vec<u8> {
         let mut seen: Vec<u8> = (0..200)
-            .map(|seed| at(&cache.after_power_cut(&mut Dice::new(seed)), number))
+            .map(|seed| at(&cache.after_power_cut(&mut Random(seed)), number))
             .collect();
         seen.sort_unstable();
         seen.dedup();

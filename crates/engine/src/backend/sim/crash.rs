@@ -8,9 +8,9 @@
 //! chosen subset of the others.
 
 pub use crate::backend::sim::cache::SECTOR;
-use crate::backend::sim::dice::Dice;
 use crate::backend::sim::disk::Disk;
 use crate::backend::sim::log::Record;
+use crate::backend::sim::random::Random;
 
 /// Of so many writes in doubt, every subset is tried.
 const FEW: usize = 4;
@@ -116,7 +116,7 @@ pub fn cuts(record: &[Record], prefix: usize) -> Vec<Crash> {
 
 /// Two writes in doubt torn at once, in some ways; the others go as the dice say.
 fn torn_pairs<'a>(record: &'a [Record], prefix: usize, doubted: &'a [usize]) -> impl Iterator<Item = Crash> + 'a {
-    let mut dice = Dice::new(prefix as u64 ^ 0x7061_6972);
+    let mut dice = Random(prefix as u64 ^ 0x7061_6972);
     let first = doubted.len().min(PAIRED);
     let pairs = (0..first).flat_map(move |one| (one + 1..first).map(move |two| (one, two)));
     pairs.flat_map(move |(one, two)| {
@@ -156,7 +156,7 @@ fn subsets(count: usize, seed: usize) -> Vec<u64> {
     let each = |nth: usize| [1 << nth, all & !(1 << nth)];
     let mut subsets = vec![0, all];
     subsets.extend((0..count).flat_map(each));
-    let mut dice = Dice::new(seed as u64);
+    let mut dice = Random(seed as u64);
     subsets.extend((0..CHOSEN).map(|_| dice.bits() & all));
     subsets.sort_unstable();
     subsets.dedup();

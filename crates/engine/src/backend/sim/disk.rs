@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::sim::cache::{Cache, Change, SECTOR};
-use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::{FaultCounts, Faults, Injected, Plan};
 use crate::backend::sim::log::Record;
 use crate::backend::sim::pages::Pages;
 use crate::backend::sim::profile::Profile;
+use crate::backend::sim::random::Random;
 use crate::device::{Device, DirectLimits, DurableBy};
 use crate::error::Errno;
 use crate::file::File;
@@ -411,7 +411,7 @@ impl Inner {
 
     fn after_power_cut(&self, seed: u64) -> Pages {
         match &self.cache {
-            Some(cache) => cache.after_power_cut(&mut Dice::new(seed)),
+            Some(cache) => cache.after_power_cut(&mut Random(seed)),
             None => self.pages.clone(),
         }
     }

@@ -20,7 +20,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::backend::sim::dice::Dice;
+use crate::backend::sim::random::Random;
 use crate::policy::Time;
 
 /// One way in which an iteration goes wrong.
@@ -320,7 +320,7 @@ impl Plan {
     }
 
     /// How much longer this iteration takes to reach the device.
-    pub(crate) fn delay(&mut self, kind: Kind, range: &Range<u64>, dice: &mut Dice) -> Option<Duration> {
+    pub(crate) fn delay(&mut self, kind: Kind, range: &Range<u64>, dice: &mut Random) -> Option<Duration> {
         let struck = self.is_triggered(kind, range, Some(Fault::Delay)).is_some()
             || (kind != Kind::Other && self.chance(Fault::Delay) > dice_32(dice, self.chance(Fault::Delay)));
         let Range { start, end } = self.faults.delay;
@@ -331,7 +331,7 @@ impl Plan {
     }
 
     /// What goes wrong with this iteration, if anything.
-    pub(crate) fn strike(&mut self, kind: Kind, range: &Range<u64>, tries: u16, dice: &mut Dice) -> Option<Strike> {
+    pub(crate) fn strike(&mut self, kind: Kind, range: &Range<u64>, tries: u16, dice: &mut Random) -> Option<Strike> {
         let fault = self.is_triggered(kind, range, None).or_else(|| self.roll(kind, dice))?;
         let interrupts = matches!(fault, Fault::Interrupted | Fault::TryAgain);
         (!interrupts || tries < INTERRUPTIONS_MAX).then(|| Strike {
@@ -362,7 +362,7 @@ impl Plan {
         struck
     }
 
-    fn roll(&self, kind: Kind, dice: &mut Dice) -> Option<Fault> {
+    fn roll(&self, kind: Kind, dice: &mut Random) -> Option<Fault> {
         let candidates = || {
             Fault::ALL
                 .into_iter()
@@ -382,7 +382,7 @@ impl Plan {
 }
 
 /// A roll for something with this chance; what cannot happen takes no roll.
-fn dice_32(dice: &mut Dice, chance: u32) -> u32 {
+fn dice_32(dice: &mut Random, chance: u32) -> u32 {
     if chance == 0 { 0 } else { (dice.bits() >> 32) as u32 }
 }
 
@@ -392,7 +392,7 @@ mod tests {
 
     fn struck(faults: Faults, kind: Kind, count: u64) -> Vec<Option<Fault>> {
         let mut plan = Plan::new(faults);
-        let mut dice = Dice::new(1);
+        let mut dice = Random(1);
         (0..count)
             .map(|nth| plan.strike(kind, &(nth * 10..nth * 10 + 10), 0, &mut dice))
             .map(|strike| strike.map(|strike| strike.fault))
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn nobody_is_interrupted_for_ever() {
         let mut plan = Plan::new(Faults::none().when(Trigger::always(Fault::Interrupted)));
-        let mut dice = Dice::new(1);
+        let mut dice = Random(1);
         assert!(plan.strike(Kind::Read, &(0..1), 15, &mut dice).is_some());
         assert!(plan.strike(Kind::Read, &(0..1), 16, &mut dice).is_none());
     }

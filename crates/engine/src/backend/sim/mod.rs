@@ -76,7 +76,6 @@ use crate::slot::{Slots, Work};
 
 mod cache;
 pub mod crash;
-mod dice;
 pub mod disk;
 mod execute;
 pub mod faults;
@@ -84,14 +83,15 @@ mod job;
 pub mod log;
 mod pages;
 pub mod profile;
+mod random;
 mod trace;
 
 pub use disk::Disk;
 pub use faults::{Fault, FaultCounts, Faults, Injected, Trigger};
 pub use profile::{Flash, Profile, Rotating};
+pub use random::Random;
 pub use trace::SimHandle;
 
-use dice::Dice;
 use job::Job;
 use profile::{Busy, Mechanism};
 use trace::Event;
@@ -111,8 +111,8 @@ type Moment = (Time, u64);
 pub struct Sim {
     now: Time,
     /// Identities, and everything else: two streams, so that a plan of faults changes no identity.
-    identities: Dice,
-    dice: Dice,
+    identities: Random,
+    dice: Random,
     finished: Vec<(RequestId, i32)>,
     plans: BTreeMap<Moment, Planned>,
     planned: u64,
@@ -170,8 +170,8 @@ impl Sim {
     pub fn new(seed: u64) -> Result<Sim, SetupError> {
         Ok(Sim {
             now: Time(0),
-            identities: Dice::new(seed),
-            dice: Dice::new(!seed),
+            identities: Random(seed),
+            dice: Random(!seed),
             finished: Vec::new(),
             plans: BTreeMap::new(),
             planned: 0,

@@ -12,6 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use baio_engine::sim::Random;
+
 use super::rigs::{DEVICE_BYTES, Disks, Mapped, sectors};
 use super::{Report, name_of};
 use crate::nbd::LoopDevice;
@@ -20,7 +22,6 @@ use crate::powercut::place::{Folder, Place};
 use crate::powercut::running::Running;
 use crate::powercut::stories::Make;
 use crate::powercut::worker::Failure;
-use crate::random::Random;
 
 const NAME: &str = "baio-log-writes";
 /// Where a worker finds the device's name.

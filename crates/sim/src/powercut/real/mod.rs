@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baio_engine::sim::Random;
+
 use super::bench;
 use super::place::Place;
 use super::running::Running;
 use super::stories::{self, Make, PLAIN_LOST, Seen, Story};
 use super::worker::Failure;
-use crate::random::Random;
 use rigs::{Rig, Strike};
 
 pub use rigs::Disks;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use baio::{CreateOptions, Format, Link, Remote};
+use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::place::Place;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{Failure, Worker};
-use crate::random::Random;
 use crate::stamp::{self, Content, SECTOR};
 
 const PLACES: u64 = 4;

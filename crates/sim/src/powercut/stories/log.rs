@@ -8,11 +8,11 @@
 //! | `t LSN` | a truncation to it begins |
 
 use baio::{Access, CreateOptions, Errno, File, Format, Link, Log, LogOptions, Lsn, Remote};
+use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::place::Place;
 use crate::powercut::worker::{self, Failure, Worker};
-use crate::random::Random;
 
 const SEGMENT_BYTES: u64 = 3 << 20;
 

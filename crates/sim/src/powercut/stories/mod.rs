@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use baio_engine::sim::Random;
+
 use super::place::Place;
 use super::worker::{Failure, Worker};
-use crate::random::Random;
 
 mod dd;
 mod log;

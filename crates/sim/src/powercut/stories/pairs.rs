@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use baio::{Access, CreateOptions, Format, Link, Options, Remote, Segment};
+use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::place::Place;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{self, Failure, Worker};
-use crate::random::Random;
 use btree::Tree;
 use kv::Store;
 

@@ -15,12 +15,12 @@ use std::path::Path;
 use std::thread;
 
 use baio::{Access, CreateOptions, Durability, Fault, Format, Link, Mode, Options, Remote, ResizeOptions, Segment};
+use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
 use crate::powercut::place::Place;
 use crate::powercut::registers::{Found, Registers};
 use crate::powercut::worker::{self, Failure, Worker};
-use crate::random::Random;
 use crate::stamp::{self, Content, SECTOR};
 
 const BLOCK: u64 = 4096;

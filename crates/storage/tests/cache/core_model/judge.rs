@@ -250,7 +250,7 @@ impl World {
         } = &self.things[thing];
         if changing.is_none() && !is_settling && self.random.below(4) == 0 {
             self.saw("images");
-            let seed = self.random.next();
+            let seed = self.random.bits();
             judge_image(&self.volume, &self.plain, &self.things[thing], seed);
         }
     }

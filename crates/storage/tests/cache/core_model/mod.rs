@@ -531,7 +531,7 @@ impl World {
         if self.is_traced {
             println!("the power fails");
         }
-        let seed = self.random.next();
+        let seed = self.random.bits();
         self.volume = self.volume.power_cut(seed);
         self.plain = self.plain.power_cut(seed);
         // It may have failed while the file was cut.

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::Kind;
 use crate::backend::sim::job::Job;
 use crate::backend::sim::profile::{Busy, Mechanism};
+use crate::backend::sim::random::Random;
 use crate::policy::Time;
 
 /// A flash disk. A write ends in its cache; one that must be durable takes longer.
@@ -53,7 +53,7 @@ impl FlashState {
         FlashState { flash, busy: 0 }
     }
 
-    fn service(&self, job: &Job, dice: &mut Dice) -> u64 {
+    fn service(&self, job: &Job, dice: &mut Random) -> u64 {
         let flash = &self.flash;
         let latency = match job.kind {
             Kind::Read => flash.read,
@@ -71,7 +71,7 @@ impl FlashState {
 }
 
 impl Mechanism for FlashState {
-    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Busy, Time)> {
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Random) -> Option<(Busy, Time)> {
         if self.busy >= self.flash.channels.max(1) {
             return None;
         }

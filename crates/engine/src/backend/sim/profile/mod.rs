@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use crate::backend::sim::dice::Dice;
 use crate::backend::sim::job::Job;
+use crate::backend::sim::random::Random;
 use crate::policy::Time;
 
 mod flash;
@@ -43,7 +43,7 @@ pub(crate) enum Busy {
 pub(crate) trait Mechanism: Send {
     /// A job has reached the device.
     fn arrived(&mut self, _job: &mut Job) {}
-    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Busy, Time)>;
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Random) -> Option<(Busy, Time)>;
     fn ended(&mut self, _work: &Busy) {}
 }
 

@@ -14,11 +14,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::Kind;
 use crate::backend::sim::job::Job;
 use crate::backend::sim::profile::flash::transfer_ns;
 use crate::backend::sim::profile::{Busy, Mechanism};
+use crate::backend::sim::random::Random;
 use crate::policy::Time;
 
 /// A rotating disk.
@@ -287,7 +287,7 @@ impl Mechanism for RotatingState {
         job.mark = self.next_mark;
     }
 
-    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, _: &mut Dice) -> Option<(Busy, Time)> {
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, _: &mut Random) -> Option<(Busy, Time)> {
         if let Some(begun) = self.without_arm(queue, now) {
             return Some(begun);
         }

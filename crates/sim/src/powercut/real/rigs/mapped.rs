@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use baio_engine::sim::Random;
+
 use super::{DEVICE_BYTES, Disks, Rig, Strike, run, sectors};
 use crate::powercut::worker::Failure;
-use crate::random::Random;
 
 /// A device of device-mapper, which goes when it is dropped.
 #[derive(Debug)]

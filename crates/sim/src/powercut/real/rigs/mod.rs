@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baio_engine::sim::Random;
+
 use crate::powercut::worker::Failure;
-use crate::random::Random;
 
 mod mapped;
 mod models;

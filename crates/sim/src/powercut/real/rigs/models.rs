@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use baio_engine::sim::Random;
+
 use super::{DEVICE_BYTES, Rig, Strike, find, run};
 use crate::powercut::worker::Failure;
-use crate::random::Random;
 
 /// Where .ci/guest keeps the modules of its kernel.
 const MODULES: &str = "/modules";

@@ -6,10 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use baio_engine::sim::Random;
+
 use super::{DEVICE_BYTES, Rig, Strike, find, run};
 use crate::powercut::real::Scratch;
 use crate::powercut::worker::Failure;
-use crate::random::Random;
 
 /// A folder with the file that is served.
 fn served(name: &str) -> Result<Scratch, Failure> {

@@ -1,8 +1,8 @@
-//! Choices that follow from a seed: SplitMix64 (Steele, Lea, Flood 2014), small and equal for equal seeds everywhere.
+//! Choices that follow from a seed: SplitMix64 (Steele, Lea, Flood 2014), small, and equal for equal seeds everywhere.
 
-/// A source of choices.
+/// A source of choices, begun with a seed.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     /// The choices that follow from these numbers; different numbers give unrelated choices.
@@ -27,8 +27,13 @@ impl Random {
 
     /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The bias is below 2^-50 for the small ends used here.
+        // The bias is below 2^-50 for the small ends that choices have.
         self.bits() % end.max(1)
+    }
+
+    /// True in one of so many cases; never in one of 0.
+    pub fn one_in(&mut self, many: u64) -> bool {
+        many > 0 && self.below(many) == 0
     }
 
     /// True in so many of a hundred cases.
@@ -39,6 +44,19 @@ impl Random {
     /// One of several things; `None` of nothing.
     pub fn pick<'a, T>(&mut self, things: &'a [T]) -> Option<&'a T> {
         things.get(self.below(things.len() as u64) as usize)
+    }
+
+    /// So many random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.bits() as u8).collect()
+    }
+
+    /// The same into memory that is there, eight bytes of each choice.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.bits();
+            chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        }
     }
 }
 
