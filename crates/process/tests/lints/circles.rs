@@ -278,6 +278,12 @@ impl Crate {
     }
 }
 
+/// The circles that are left of a crate, the files of each.
+fn left(package: &str) -> Vec<Vec<&'static str>> {
+    let of_it = LEFT.iter().filter(|(left, _)| *left == package);
+    of_it.map(|(_, files)| files.split(' ').collect()).collect()
+}
+
 #[test]
 fn no_file_uses_what_uses_it() {
     let mut crates = BTreeMap::<String, Crate>::new();
@@ -295,13 +301,15 @@ fn no_file_uses_what_uses_it() {
         }
     }
     assert!(crates.len() > 15, "only {} crates were found", crates.len());
-    let is_left = |package: &str, circle: &[&str]| {
-        let mut of_it = LEFT.iter().filter(|(left, _)| *left == package);
-        of_it.any(|(_, files)| circle.iter().all(|file| files.split(' ').any(|left| left == *file)))
-    };
     let mut new = String::new();
     for (package, files) in &crates {
-        for circle in files.circles().iter().filter(|circle| !is_left(package, circle)) {
+        let (circles, left) = (files.circles(), left(package));
+        // A file that is moved or renamed, and circles that become one, are nothing new as long as no more files stand in any.
+        if circles.iter().map(Vec::len).sum::<usize>() <= left.iter().map(Vec::len).sum() {
+            continue;
+        }
+        let is_left = |circle: &[&str]| left.iter().any(|left| circle.iter().all(|file| left.contains(file)));
+        for circle in circles.iter().filter(|circle| !is_left(circle)) {
             new += &format!("    (\"{package}\", \"{}\"),\n", circle.join(" "));
         }
     }
