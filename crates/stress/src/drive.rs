@@ -20,7 +20,7 @@ use super::pattern::Random;
 use super::result::LaneReport;
 use super::round::{Round, is_hopeless};
 use super::schedule::{Next, Piece, Schedule};
-use super::target::{Ended, Target, buffers};
+use super::target::{Ended, Reach, Target, buffers};
 use super::verify::{Ledger, Stamp, check};
 use crate::cache_counts::CacheCounts;
 
@@ -45,11 +45,11 @@ struct Slot {
 }
 
 /// A lane that is ready to run.
-pub(super) struct Driver<'a, T: Target> {
+pub(super) struct Driver<'a, L: Reach> {
     job: &'a Job,
     lane: &'a Lane,
     index: usize,
-    target: T,
+    target: Target<L>,
     ledgers: &'a [Arc<Ledger>],
     signals: &'a Signals,
     slots: Vec<Slot>,
@@ -60,17 +60,17 @@ pub(super) struct Driver<'a, T: Target> {
     scratch: Vec<u8>,
 }
 
-impl<'a, T: Target> Driver<'a, T> {
+impl<'a, L: Reach> Driver<'a, L> {
     /// Opens everything and fills the buffers.
     pub(super) fn new(
         job: &'a Job,
         index: usize,
-        shared: &Arc<T::Shared>,
+        shared: &L::Shared,
         ledgers: &'a [Arc<Ledger>],
         signals: &'a Signals,
-    ) -> Result<Driver<'a, T>, Failure> {
+    ) -> Result<Driver<'a, L>, Failure> {
         let lane = &job.lanes[index];
-        let mut target = T::open(job, index, shared)?;
+        let mut target = L::open_lane(job, index, shared)?;
         let mut scratch = vec![0; job.request_size as usize];
         let mut random = Random::new(job.seed);
         let now = Instant::now();

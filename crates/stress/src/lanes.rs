@@ -6,16 +6,17 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use baio::{Local, Remote};
 use baio_console::failure::Failure;
 use baio_console::interrupt;
 use baio_console::terminal::Terminal;
 
 use super::cold;
 use super::drive::{Driver, Signals};
-use super::job::{Job, Mode, Objects, Verify};
+use super::job::{Job, Objects, Verify};
 use super::result::{Cut, LaneReport, Report, StageReport, threads_now};
 use super::shown;
-use super::target::{OnCore, Plain, Served, Target};
+use super::target::Reach;
 use super::verify::Ledger;
 use crate::costs;
 
@@ -26,21 +27,20 @@ use crate::costs;
 /// counted in the report.
 pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     match &job.objects {
-        Objects::Segment(segment) if job.service || segment.is_served => run_on::<Served>(job, watch),
-        Objects::Files(_) if job.mode != Mode::Cached => run_on::<Plain>(job, watch),
-        Objects::Files(_) | Objects::Segment(_) => run_on::<OnCore>(job, watch),
+        Objects::Segment(segment) if job.service || segment.is_served => run_on::<Remote>(job, watch),
+        Objects::Files(_) | Objects::Segment(_) => run_on::<Local>(job, watch),
     }
 }
 
-fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
+fn run_on<L: Reach>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     let ledgers = ledgers(job);
-    let shared = Arc::new(T::share(job)?);
+    let shared = L::share(job)?;
     let board = Board::new(job.lanes.len());
     let mut stages = Vec::new();
     std::thread::scope(|scope| {
         let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
         let others = (1..job.lanes.len()).filter_map(|index| {
-            let run = move || lane::<T>(job, index, shared, board, ledgers, &mut |_, _| ());
+            let run = move || lane::<L>(job, index, shared, board, ledgers, &mut |_, _| ());
             let started = baio_process::thread::named("lane").start_in(scope, run);
             let no_thread = |error: std::io::Error| {
                 board.fail(no_thread(job.command, job.lanes.len(), &error));
@@ -50,7 +50,7 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
             started.map_err(no_thread).ok()
         });
         let others: Vec<_> = others.collect();
-        lane::<T>(job, 0, shared, board, ledgers, &mut |number, costs| {
+        lane::<L>(job, 0, shared, board, ledgers, &mut |number, costs| {
             let mut lanes = std::mem::take(&mut *lock(&board.reports));
             lanes.sort_by_key(|report| report.lane);
             let report = StageReport {
@@ -69,7 +69,7 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
             }
         }
     });
-    if let Err(failure) = T::end(shared)
+    if let Err(failure) = L::end(shared)
         && lock(&board.cut).is_none()
     {
         board.fail(failure);
@@ -107,16 +107,16 @@ fn ledgers(job: &Job) -> Vec<Arc<Ledger>> {
 }
 
 /// All that one thread does. The first lane, which runs in the caller's thread, tells the end of each stage.
-fn lane<T: Target>(
+fn lane<L: Reach>(
     job: &Job,
     index: usize,
-    shared: &Arc<T::Shared>,
+    shared: &L::Shared,
     board: &Board,
     ledgers: &[Arc<Ledger>],
     ended: &mut dyn FnMut(usize, costs::Costs),
 ) {
     let member = Member(&board.meeting);
-    let mut driver = match Driver::<T>::new(job, index, shared, ledgers, &board.signals) {
+    let mut driver = match Driver::<L>::new(job, index, shared, ledgers, &board.signals) {
         Ok(driver) => driver,
         Err(failure) => return board.fail(failure),
     };

@@ -11,7 +11,7 @@
 //! job --> lanes (threads, meetings, stages) --> drive (one lane, one stage)
 //!                                                 |-- schedule --> pattern   which request is next
 //!                                                 |-- verify                 what its bytes must be
-//!                                                 `-- target                 a file, a segment, a segment through a service
+//!                                                 `-- target                 a file or a segment, over a link of the library
 //! ```
 //!
 //! | file | what it is |
@@ -25,7 +25,7 @@
 //! | `pattern.rs` | the offsets of one stream: in order, at random, each exactly once |
 //! | `schedule.rs` | the rotation through a lane's streams |
 //! | `verify.rs` | stamps in every block, and who may touch a block now |
-//! | `target.rs`, `target/` | how requests reach a file or a segment; a new kind of link is a new file here |
+//! | `target.rs` | how requests reach a file or a segment: over a link of the library |
 //! | `drive.rs`, `round.rs` | the loop, and what it notes down |
 //! | `lanes.rs` | threads that begin and end each stage together |
 //! | `shown.rs` | how far a stage is, on a terminal |

@@ -5,8 +5,8 @@
 //! which requests are handed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use baio::Local;
 use baio_console::failure::Failure;
 use baio_console::named::{Named, NamedSegment};
 use baio_console::size::format_size;
@@ -21,7 +21,7 @@ use crate::job::{Backend, Job, Objects, Rw, SEGMENT_BLOCK, SegmentPath, Stage, S
 use crate::pattern::Random;
 use crate::place::{Claim, Kind, Place, may_write_segment, refused};
 use crate::schedule::Piece;
-use crate::target::{OnCore, Plain, Target, buffers};
+use crate::target::{Reach, Target, buffers};
 
 /// Files that are made are written in requests of this many bytes.
 const FILL_BYTES: u64 = 4096;
@@ -79,14 +79,9 @@ pub struct Manner {
 
 /// An open target, for one thread.
 pub struct Subject {
-    reached: Reached,
+    target: Target<Local>,
     job: Job,
     buffers: Vec<Memory>,
-}
-
-enum Reached {
-    Plain(Box<Plain>),
-    OnCore(Box<OnCore>),
 }
 
 /// The end of a request.
@@ -153,17 +148,10 @@ impl Ground {
             backend: manner.backend.into(),
             ..Job::new(self.command, self.objects.clone(), self.request_size)
         };
-        let shared = Arc::new(());
-        let mut reached = match self.objects {
-            Objects::Files(_) => Reached::Plain(Box::new(Plain::open(&job, 0, &shared)?)),
-            Objects::Segment(_) => Reached::OnCore(Box::new(OnCore::open(&job, 0, &shared)?)),
-        };
-        let buffers = match &mut reached {
-            Reached::Plain(target) => buffers(&job, &job.lanes[0], &mut **target),
-            Reached::OnCore(target) => buffers(&job, &job.lanes[0], &mut **target),
-        };
+        let mut target = Local::open_lane(&job, 0, &())?;
+        let buffers = buffers(&job, &job.lanes[0], &mut target);
         let mut subject = Subject {
-            reached,
+            target,
             job,
             buffers: Vec::new(),
         };
@@ -206,10 +194,7 @@ impl Subject {
             write,
             ..Piece::default()
         };
-        match &mut self.reached {
-            Reached::Plain(target) => target.start(&piece, memory, tag),
-            Reached::OnCore(target) => target.start(&piece, memory, tag),
-        }
+        self.target.start(&piece, memory, tag)
     }
 
     /// Hands over what is queued, and sleeps as long as `wait` allows.
@@ -217,11 +202,7 @@ impl Subject {
     /// # Errors
     /// Nothing goes on.
     pub fn turn(&mut self, wait: Wait) -> Result<(), Failure> {
-        let turned = match &mut self.reached {
-            Reached::Plain(target) => target.turn(wait),
-            Reached::OnCore(target) => target.turn(wait),
-        };
-        turned.map_err(|fault| {
+        self.target.turn(wait).map_err(|fault| {
             let error = Error::new("turn", "the engine", fault);
             Failure::from_storage(self.job.command, "the engine", &error)
         })
@@ -229,10 +210,7 @@ impl Subject {
 
     /// The next end that a turn has found.
     pub fn next_reply(&mut self) -> Option<Reply> {
-        let ended = match &mut self.reached {
-            Reached::Plain(target) => target.next(),
-            Reached::OnCore(target) => target.next(),
-        }?;
+        let ended = self.target.next()?;
         Some(Reply {
             tag: ended.tag,
             memory: ended.memory,
@@ -264,10 +242,7 @@ impl Subject {
 
     /// The backend at work.
     pub fn backend(&self) -> &'static str {
-        match &self.reached {
-            Reached::Plain(target) => target.backend(),
-            Reached::OnCore(target) => target.backend(),
-        }
+        self.target.backend()
     }
 
     /// Gives everything back.
@@ -276,10 +251,7 @@ impl Subject {
     /// The volume of a segment did not close.
     pub fn close(self) -> Result<(), Failure> {
         drop(self.buffers);
-        match self.reached {
-            Reached::Plain(target) => target.close(),
-            Reached::OnCore(target) => target.close(),
-        }
+        self.target.close()
     }
 }
 

@@ -1,23 +1,28 @@
-//! How requests reach what they are made on. The loop knows only this; another kind of link is another implementation.
+//! How requests reach what they are made on: over a link, as any program's.
+//!
+//! ```text
+//! file, device, segment    a Local of each lane's own: the core is driven by the lane's thread
+//! the same segment         one Remote that all lanes share: a service thread has the volume (--service), or a broker (unix:SOCKET#NAME)
+//! ```
+//!
+//! The link that is shared has one queue of outcomes for whoever takes from it, and tags that it only carries. So a request's tag says
+//! whose it is, and a lane that takes another one's outcome puts it into that one's inbox. Nobody oversleeps: a turn ends
+//! with every outcome that comes, whoever's it is, and at once when nothing is in flight.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use baio::{
+    Access, CacheConfig, CacheStats, Config, Core, Durability, Errno, Error, Fault, File, Identity, Link, Local,
+    Memory, Mode, Opened, Options, Outcome, Region, Remote, SegmentOp, SegmentRequest, Stats, Wait,
+};
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
-use baio_engine::{Config, Durability, Memory, Region, Stats, Wait};
-use baio_storage::cache::CacheStats;
-use baio_storage::{Error, Fault, SegmentOp};
 
-use super::job::{Job, Lane};
+use super::job::{Job, Lane, Mode as JobMode, Objects, SegmentPath};
 use super::schedule::Piece;
-
-mod on_core;
-mod plain;
-mod service;
-
-pub(super) use on_core::OnCore;
-pub(super) use plain::Plain;
-pub(super) use service::Served;
 
 /// The end of one request.
 pub(super) struct Ended {
@@ -26,8 +31,28 @@ pub(super) struct Ended {
     pub(super) result: Result<u32, Fault>,
 }
 
-/// The objects of one lane. Belongs to the lane's thread; so does the engine, unless it is shared.
-pub(super) trait Target: Sized {
+/// The objects of one lane, in the lane's thread.
+pub(crate) struct Target<L: Reach> {
+    link: L,
+    /// One an object; only those that the lane touches are open.
+    objects: Vec<Option<Opened<L>>>,
+    durability: Durability,
+    is_cached: bool,
+    lane: usize,
+    /// Of all lanes, where they share the link.
+    inboxes: Option<Arc<Inboxes>>,
+    /// Taken before it was asked for.
+    early: Option<Outcome>,
+    command: &'static str,
+    /// What a failure of all of it is about.
+    whole: String,
+}
+
+/// Outcomes that one lane took and another one waits for.
+type Inboxes = Vec<Mutex<VecDeque<Outcome>>>;
+
+/// A kind of link, and how lanes come to it.
+pub(crate) trait Reach: Link {
     /// What all lanes have together.
     type Shared: Send + Sync;
 
@@ -35,45 +60,368 @@ pub(super) trait Target: Sized {
     fn share(job: &Job) -> Result<Self::Shared, Failure>;
 
     /// Opens everything that the lane of this number touches.
-    fn open(job: &Job, lane: usize, shared: &Arc<Self::Shared>) -> Result<Self, Failure>;
+    fn open_lane(job: &Job, lane: usize, shared: &Self::Shared) -> Result<Target<Self>, Failure>;
 
-    /// A buffer from this target's own memory.
-    fn buffer(&mut self, len: usize) -> Option<Memory>;
+    /// A lane needs the link no more.
+    fn let_go(self) -> baio::Result<()>;
+
+    /// Gives back what was shared, when every lane has closed.
+    fn end(shared: Self::Shared) -> Result<(), Failure>;
+}
+
+impl Reach for Local {
+    type Shared = ();
+
+    fn share(_: &Job) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn open_lane(job: &Job, lane: usize, (): &()) -> Result<Target<Local>, Failure> {
+        let of_lane = &job.lanes[lane];
+        let (identity, whole) = match &job.objects {
+            Objects::Files(_) => (Identity::effective(), "the engine"),
+            Objects::Segment(segment) => (segment.identity, &*segment.typed),
+        };
+        let failed = |error: Error| Failure::from_storage(job.command, whole, &error);
+        let link = Local::around(core(job, of_lane).map_err(failed)?, identity);
+        let objects = match &job.objects {
+            Objects::Files(_) => files(&link, job, of_lane),
+            Objects::Segment(path) => segment(&link, job, path).map(|one| vec![Some(one)]).map_err(failed),
+        };
+        match objects {
+            Ok(objects) => Ok(Target::new(job, link, objects, lane, None)),
+            Err(failure) => {
+                // The first failure is the one to tell.
+                let _ = link.close();
+                Err(failure)
+            }
+        }
+    }
+
+    fn let_go(self) -> baio::Result<()> {
+        self.close()
+    }
+
+    fn end((): ()) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The service or the broker, and what lanes hold for each other.
+pub(crate) struct Service {
+    volume: Remote,
+    segment: Opened<Remote>,
+    inboxes: Arc<Inboxes>,
+    command: &'static str,
+    typed: String,
+}
+
+impl Reach for Remote {
+    type Shared = Service;
+
+    fn share(job: &Job) -> Result<Service, Failure> {
+        let Objects::Segment(path) = &job.objects else {
+            return Err(Failure::new(job.command, "EINVAL", "a plain file is no segment"));
+        };
+        let told = |error: Error| Failure::from_storage(job.command, &*path.typed, &error);
+        let options = Options {
+            identity: path.identity,
+            config: for_all(job),
+            ..Options::default()
+        };
+        let volume = match path.is_served {
+            true => Remote::connect_with(&path.volume, "", &options),
+            false => Remote::open_with(&path.volume, &options),
+        };
+        let volume = volume.map_err(told)?;
+        match segment(&volume, job, path) {
+            Ok(segment) => Ok(Service {
+                volume,
+                segment,
+                inboxes: Arc::new(job.lanes.iter().map(|_| Mutex::default()).collect()),
+                command: job.command,
+                typed: path.typed.clone(),
+            }),
+            Err(error) => {
+                // The first failure is the one to tell.
+                let _ = volume.close();
+                Err(told(error))
+            }
+        }
+    }
+
+    fn open_lane(job: &Job, lane: usize, service: &Service) -> Result<Target<Remote>, Failure> {
+        let objects = vec![Some(service.segment.clone())];
+        let inboxes = Some(Arc::clone(&service.inboxes));
+        Ok(Target::new(job, service.volume.clone(), objects, lane, inboxes))
+    }
+
+    fn let_go(self) -> baio::Result<()> {
+        Ok(())
+    }
+
+    fn end(service: Service) -> Result<(), Failure> {
+        // What a lane that failed left in an inbox holds memory of the arena.
+        drop((service.inboxes, service.segment));
+        let closed = service.volume.close();
+        closed.map_err(|error| Failure::from_storage(service.command, service.typed, &error))
+    }
+}
+
+impl<L: Reach> Target<L> {
+    fn new(
+        job: &Job,
+        link: L,
+        objects: Vec<Option<Opened<L>>>,
+        lane: usize,
+        inboxes: Option<Arc<Inboxes>>,
+    ) -> Target<L> {
+        Target {
+            link,
+            objects,
+            durability: job.durability,
+            is_cached: job.mode == JobMode::Cached,
+            lane,
+            inboxes,
+            early: None,
+            command: job.command,
+            whole: match &job.objects {
+                Objects::Files(_) => "the engine".to_owned(),
+                Objects::Segment(segment) => segment.typed.clone(),
+            },
+        }
+    }
+
+    /// A buffer from the link's memory.
+    fn buffer(&mut self, len: usize) -> Option<Memory> {
+        self.link.buffer(len).ok().map(Memory::Own)
+    }
 
     /// Queues a request; the loop never has more under way than the lane's depth.
     ///
     /// Gives the memory back when there is no slot, which is a mistake in the sizing, and when nothing is taken any more
     /// ([`refusal`](Target::refusal)).
-    fn start(&mut self, piece: &Piece, memory: Memory, tag: u64) -> Result<(), Memory>;
+    pub(super) fn start(&mut self, piece: &Piece, memory: Memory, tag: u64) -> Result<(), Memory> {
+        let Some(Some(object)) = self.objects.get(piece.object) else {
+            return Err(memory);
+        };
+        let offset = piece.offset;
+        // Only writes can be durable.
+        let (op, durability) = match piece.write {
+            true => (SegmentOp::Write { offset }, self.durability),
+            false => (SegmentOp::Read { offset }, Durability::None),
+        };
+        let request = SegmentRequest {
+            durability,
+            tag: address(self.lane, tag),
+            ..object.request(op, memory)
+        };
+        object.submit(request).map(drop).map_err(|request| request.memory)
+    }
 
     /// Why no request is taken any more; `None` as long as they are.
-    fn refusal(&self) -> Option<Fault> {
-        None
+    pub(super) fn refusal(&self) -> Option<Fault> {
+        self.link.refusal()
     }
 
     /// Submits what is queued and sleeps as long as `wait` allows.
-    fn turn(&mut self, wait: Wait) -> Result<(), Fault>;
+    pub(super) fn turn(&mut self, wait: Wait) -> Result<(), Fault> {
+        let wait = match wait {
+            Wait::Until { .. } if self.is_cached => {
+                // What the cache had needs no turn, and of what it has not, many requests may end with one read or write.
+                self.early = self.early.take().or_else(|| self.take());
+                self.early.as_ref().map_or(Wait::one(), |_| Wait::No)
+            }
+            wait => wait,
+        };
+        self.link.turn(wait).map(drop).map_err(Error::into_fault)
+    }
 
     /// The next end that a turn has found.
-    fn next(&mut self) -> Option<Ended>;
+    pub(super) fn next(&mut self) -> Option<Ended> {
+        let outcome = self.early.take().or_else(|| self.take())?;
+        Some(Ended {
+            tag: outcome.tag & u64::from(u32::MAX),
+            memory: outcome.memory,
+            result: outcome.result.map_err(Error::into_fault),
+        })
+    }
 
-    /// Makes durable what was written to an object, while nothing else is under way.
-    fn sync(&mut self, object: usize, durability: Durability) -> Result<(), Fault>;
-
-    fn stats(&self) -> Stats;
-
-    /// Counters of our own cache, where requests go through it.
-    fn cache_stats(&self) -> Option<CacheStats> {
+    /// One of this lane's.
+    fn take(&self) -> Option<Outcome> {
+        let Some(inboxes) = self.inboxes.as_ref().filter(|inboxes| inboxes.len() > 1) else {
+            return self.link.next_outcome();
+        };
+        if let Some(own) = lock(&inboxes[self.lane]).pop_front() {
+            return Some(own);
+        }
+        while let Some(outcome) = self.link.next_outcome() {
+            let whose = lane_of(outcome.tag);
+            if whose == self.lane {
+                return Some(outcome);
+            }
+            if let Some(inbox) = inboxes.get(whose) {
+                lock(inbox).push_back(outcome);
+            }
+        }
         None
     }
 
-    fn backend(&self) -> &'static str;
+    /// Makes durable what was written to an object, while nothing else is under way.
+    pub(super) fn sync(&mut self, object: usize, durability: Durability) -> Result<(), Fault> {
+        let Some(Some(object)) = self.objects.get(object) else {
+            return Ok(());
+        };
+        let request = SegmentRequest {
+            durability,
+            ..object.request(SegmentOp::Sync, Memory::None)
+        };
+        let synced = object.run(request).wait();
+        synced.map(drop).map_err(|failed| failed.error.into_fault())
+    }
+
+    /// A core that is shared is told of by the first lane.
+    fn tells(&self) -> bool {
+        self.inboxes.is_none() || self.lane == 0
+    }
+
+    /// A broker tells nothing.
+    pub(super) fn stats(&self) -> Stats {
+        let told = self.tells().then(|| self.link.stats().wait().ok());
+        told.flatten().unwrap_or_default()
+    }
+
+    /// Counters of our own cache, where requests go through it.
+    pub(super) fn cache_stats(&self) -> Option<CacheStats> {
+        let told = (self.is_cached && self.tells()).then(|| self.link.cache_stats().wait().ok());
+        told.flatten().flatten()
+    }
+
+    /// A broker does not say which one it has.
+    pub(super) fn backend(&self) -> &'static str {
+        self.link.backend().wait().unwrap_or("broker")
+    }
 
     /// Gives everything back.
-    fn close(self) -> Result<(), Failure>;
+    pub(super) fn close(self) -> Result<(), Failure> {
+        drop((self.early, self.objects));
+        let left = self.link.let_go();
+        left.map_err(|error| Failure::from_storage(self.command, self.whole, &error))
+    }
+}
 
-    /// Gives back what was shared, when every lane has closed.
-    fn end(shared: Arc<Self::Shared>) -> Result<(), Failure>;
+/// Opens the segment of a job.
+fn segment<L: Link>(link: &L, job: &Job, path: &SegmentPath) -> baio::Result<Opened<L>> {
+    let access = if job.writes() { Access::Write } else { Access::Read };
+    let segment = link.open_segment_of(path.owner_uid, &path.name, access).wait()?;
+    let mode = match job.mode {
+        JobMode::Cached => Mode::Cached,
+        _ => Mode::Direct,
+    };
+    Ok(Opened::clone(&segment.with_mode(mode)))
+}
+
+/// Opens what the lane touches.
+fn files(link: &Local, job: &Job, lane: &Lane) -> Result<Vec<Option<Opened<Local>>>, Failure> {
+    let Objects::Files(paths) = &job.objects else {
+        return Ok(Vec::new());
+    };
+    let options = File::options().mode(match job.mode {
+        JobMode::Direct => Mode::Direct,
+        JobMode::Kernel => Mode::Kernel,
+        JobMode::Uncached => Mode::Uncached,
+        JobMode::Cached => Mode::Cached,
+    });
+    let options = if job.writes() { options.write() } else { options };
+    let open = |(object, path): (usize, &std::path::PathBuf)| {
+        let is_touched = lane.streams.iter().any(|stream| stream.object == object);
+        let opened = is_touched.then(|| options.open(link, path).wait()).transpose();
+        let opened = opened.map(|file| file.map(|file| Opened::clone(&file)));
+        opened.map_err(|error| Failure::from_storage(job.command, path.display().to_string(), &error))
+    };
+    paths.iter().enumerate().map(open).collect()
+}
+
+/// A core as large as the lane, with the job's cache.
+fn core(job: &Job, lane: &Lane) -> baio::Result<Core> {
+    let is_cached = job.mode == JobMode::Cached;
+    let mut config = config(job, lane);
+    config.arena_bytes += if is_cached { job.cache_bytes } else { 0 };
+    let mut core = match &job.objects {
+        Objects::Files(_) => without_volume(job, &config)?,
+        Objects::Segment(segment) if job.writes() => Core::open(&segment.volume, &config)?,
+        Objects::Segment(segment) => Core::open_to_read(&segment.volume, &config)?,
+    };
+    let cache = CacheConfig {
+        bytes: job.cache_bytes,
+        ..CacheConfig::default()
+    };
+    let given = if is_cached { core.use_cache(&cache) } else { Ok(()) };
+    match given {
+        Ok(()) => Ok(core),
+        Err(error) => {
+            // The first failure is the one to tell.
+            let _ = core.close();
+            Err(error)
+        }
+    }
+}
+
+/// For files. Locked memory that a ring has just given back counts for a moment longer; an ordinary user, who has
+/// little of it, would then get a lesser backend than the one that made the file a moment ago.
+fn without_volume(job: &Job, config: &Config) -> baio::Result<Core> {
+    const TRIES: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(20);
+    let short = |started: &baio::Result<Core>| match started {
+        Ok(core) => {
+            let mut rejected = core.engine().rejected().iter();
+            rejected.any(|rejected| rejected.reason.starts_with(Errno::ENOMEM.name()))
+        }
+        Err(error) => error.errno() == Some(Errno::ENOMEM),
+    };
+    let mut started = Core::new(config);
+    for _ in 0..TRIES {
+        if !short(&started) {
+            break;
+        }
+        drop(started);
+        std::thread::sleep(PAUSE);
+        started = Core::new(config);
+    }
+    started.inspect(|core| tell_rejected(job, core))
+}
+
+/// Nothing falls back silently; once is enough for all lanes.
+fn tell_rejected(job: &Job, core: &Core) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let rejected = core.engine().rejected();
+    if rejected.is_empty() || TOLD.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for rejected in rejected {
+        let cure = rejected
+            .cure
+            .as_ref()
+            .map_or_else(String::new, |cure| format!("; cure: {cure}"));
+        diagnostics::say(format_args!(
+            "baio: {}: not the {} backend: {}{cure}",
+            job.command, rejected.backend, rejected.reason
+        ));
+    }
+}
+
+/// The loop's tags are places, of which there are fewer than 2^32.
+fn address(lane: usize, tag: u64) -> u64 {
+    (lane as u64) << 32 | tag
+}
+
+fn lane_of(tag: u64) -> usize {
+    (tag >> 32) as usize
+}
+
+/// A thread that panicked has left nothing half-done behind an inbox.
+fn lock(inbox: &Mutex<VecDeque<Outcome>>) -> MutexGuard<'_, VecDeque<Outcome>> {
+    inbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Requests of a volume itself, beside the lane's.
@@ -116,8 +464,24 @@ fn arena_bytes(request_size: u64, depth: u32) -> usize {
     (words * ARENA_WORD) as usize
 }
 
+/// An engine as large as all lanes together.
+fn for_all(job: &Job) -> Config {
+    let all = Lane {
+        depth: job.lanes.iter().map(|lane| lane.depth).sum(),
+        batch: 1,
+        streams: Vec::new(),
+    };
+    let each = |lane: &Lane| config(job, lane).arena_bytes - ARENA_SPARE;
+    let arena_bytes = ARENA_SPARE + job.lanes.iter().map(each).sum::<usize>();
+    Config {
+        arena_bytes,
+        register_arena: arena_bytes <= REGISTERED_MAX,
+        ..config(job, &all)
+    }
+}
+
 /// The buffers of a lane: from its arena, or spans of one shared mapping.
-pub(super) fn buffers(job: &Job, lane: &Lane, target: &mut impl Target) -> Result<Vec<Memory>, Failure> {
+pub(super) fn buffers(job: &Job, lane: &Lane, target: &mut Target<impl Reach>) -> Result<Vec<Memory>, Failure> {
     let len = job.request_size as usize;
     let depth = lane.depth as usize;
     let refused = |said: String| {
@@ -140,21 +504,6 @@ pub(super) fn buffers(job: &Job, lane: &Lane, target: &mut impl Target) -> Resul
         .ok_or_else(|| refused("the shared mapping has no room".to_owned()))
 }
 
-/// What a piece asks of a segment, or of a file on a core; only writes can be durable.
-fn op_of(piece: &Piece, durability: Durability) -> (SegmentOp, Durability) {
-    let offset = piece.offset;
-    if piece.write {
-        (SegmentOp::Write { offset }, durability)
-    } else {
-        (SegmentOp::Read { offset }, Durability::None)
-    }
-}
-
-/// Tells why something could not be set up.
-fn told(job: &Job, path: &Path, error: Error) -> Failure {
-    Failure::from_storage(job.command, path.display().to_string(), &error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,5 +523,11 @@ mod tests {
             let buffers: Vec<_> = (0..depth).map_while(|_| arena.buffer(size as usize)).collect();
             assert_eq!(buffers.len(), depth as usize, "{size} {depth}");
         }
+    }
+
+    #[test]
+    fn a_tag_says_whose_it_is() {
+        let tag = address(255, 16_383);
+        assert_eq!((lane_of(tag), tag & u64::from(u32::MAX)), (255, 16_383));
     }
 }

@@ -43,7 +43,6 @@ const LEFT: &[(&str, &str)] = &[
     ("storage", "error/fault error/shown"),
     ("storage", "log/mod log/appender log/begin log/flights log/read log/reader log/recent log/retained log/shared"),
     ("storage", "volume/beside volume/inspect"),
-    ("stress", "target target/on_core target/plain target/service"),
     ("words", "session/mod session/answer session/greeting"),
 ];
 
