@@ -4,7 +4,7 @@
 use crate::support::Place;
 use crate::support::refusals;
 
-const PEERS: [&str; 4] = ["thread-fdatasync", "thread-direct", "posix-aio", "libaio"];
+const PEERS: [&str; 2] = ["thread-fdatasync", "thread-direct"];
 
 #[test]
 fn each_peer_writes_its_records_from_the_beginning() {
@@ -121,38 +121,6 @@ fn our_log_is_loaded_as_they_are() {
 }
 
 #[test]
-fn the_log_is_followed_to_its_end() {
-    let place = Place::new();
-    // Small, so that truncation has to wait for who follows.
-    for (load, name) in [
-        ("--waiting 16", "log"),
-        ("--rate 300", "log"),
-        ("--threads 3", "log-service"),
-        ("--waiting 16 --service", "log-service"),
-    ] {
-        let line = format!(
-            "latency new --size 8M --log --followers 2 {load} --record-size 2K --rounds 1 --runtime 500ms --json"
-        );
-        let told = place.baio(&line).succeeds().json();
-        let sides = told["sides"].as_array().unwrap();
-        assert_eq!(sides[0]["followed"], serde_json::Value::Null, "{load}");
-        let followed = sides[1]["followed"].as_f64().unwrap();
-        assert!((0.1..=1.0).contains(&followed), "{load}: {followed}");
-        let ratio = &told["ratios"][0];
-        let named = format!("{name}-followed");
-        assert_eq!(
-            (&ratio["side"], &ratio["peer"]),
-            (&named.into(), &name.into()),
-            "{load}"
-        );
-    }
-    let line = "latency new --log --followers 1 --rounds 1 --runtime 100ms";
-    let done = place.baio(line).succeeds();
-    let text = String::from_utf8_lossy(done.out()).into_owned();
-    assert!(text.contains("log-followed: 1 following, each has read"), "{text}");
-}
-
-#[test]
 fn our_log_in_a_segment() {
     let place = Place::new();
     place.volume("32M", "8M");
@@ -179,7 +147,7 @@ fn a_log_that_is_appended_to_longer_than_it_is_large() {
 #[test]
 fn records_as_large_as_they_may_be() {
     let place = Place::new();
-    let line = "latency new --size 64M --peer thread-direct --peer libaio --waiting 60 --record-size 1M --rounds 1 --runtime 60ms --json";
+    let line = "latency new --size 64M --peer thread-direct --peer thread-fdatasync --waiting 60 --record-size 1M --rounds 1 --runtime 60ms --json";
     let told = place.baio(line).succeeds().json();
     for side in told["sides"].as_array().unwrap() {
         assert_eq!(side["records_per_batch_max"], 1.0, "{side}");
@@ -189,22 +157,20 @@ fn records_as_large_as_they_may_be() {
 #[test]
 fn what_cannot_be_or_must_not_be() {
     refusals::refuses(&[
-        ("latency vol --peer libaio", 1, "EEXIST"),
-        ("latency vol#a --peer libaio", 2, "EUSAGE"),
-        ("latency f --peer libaio", 2, "EUSAGE"),
+        ("latency vol --peer thread-direct", 1, "EEXIST"),
+        ("latency vol#a --peer thread-direct", 2, "EUSAGE"),
+        ("latency f --peer thread-direct", 2, "EUSAGE"),
         ("latency f --peer nobody", 2, "EUSAGE"),
-        ("latency f --peer libaio --threads 2", 2, "EUSAGE"),
         ("latency f --peer bare --threads 2", 2, "EUSAGE"),
         ("latency f --peer bare", 2, "EUSAGE"),
         ("latency f --peer thread-direct --threads 2 --rate 5", 2, "EUSAGE"),
-        ("latency f --peer libaio --writes 5", 2, "EUSAGE"),
-        ("latency f --peer libaio --write", 2, "EUSAGE"),
-        ("latency f --peer libaio --record-size 2M", 2, "EUSAGE"),
-        ("latency f --peer libaio --rate 0", 2, "EUSAGE"),
+        ("latency f --peer thread-direct --writes 5", 2, "EUSAGE"),
+        ("latency f --peer thread-direct --write", 2, "EUSAGE"),
+        ("latency f --peer thread-direct --record-size 2M", 2, "EUSAGE"),
+        ("latency f --peer thread-direct --rate 0", 2, "EUSAGE"),
         ("latency vol --log", 1, "EEXIST"),
         ("latency f --service", 2, "EUSAGE"),
-        ("latency f --peer libaio --service", 2, "EUSAGE"),
-        ("latency f --peer libaio --followers 1", 2, "EUSAGE"),
+        ("latency f --peer thread-direct --service", 2, "EUSAGE"),
         ("latency f --waiting 5", 2, "EUSAGE"),
         ("latency f --record-size 5", 2, "EUSAGE"),
     ]);

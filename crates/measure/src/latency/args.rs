@@ -26,7 +26,7 @@ Examples:
   baio latency /tmp/vol#log --write --durable --count 1000 --interval 0s
   baio latency /dev/loop0 --writes 1000 --force --svg writes.svg --csv writes.csv
   baio latency /dev/loop0 --writes 1000 --force --schedulers --html schedulers.html
-  baio latency /tmp/log --log --peer thread-direct --peer libaio --waiting 64")]
+  baio latency /tmp/log --log --peer thread-direct --waiting 64")]
 pub struct LatencyArgs {
     /// The file, device or segment
     #[arg(value_name = "TARGET")]

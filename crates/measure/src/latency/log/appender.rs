@@ -25,13 +25,4 @@ pub(super) trait Appender {
     fn room(&self, bytes: usize) -> Result<(), String> {
         Err(format!("there is no room for a single record of {bytes} bytes"))
     }
-
-    /// Sleeps while nothing waits to be durable.
-    ///
-    /// # Errors
-    /// Who does something beside has failed.
-    fn rest(&self, until: Instant) -> Result<(), String> {
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        Ok(())
-    }
 }

@@ -28,9 +28,6 @@ pub(crate) struct LogArgs {
     /// Longest batch of the log, a multiple of 4 KiB up to 16M [default: as `LogOptions`]
     #[arg(long, value_name = "SIZE", requires = "log")]
     pub(super) batch_max: Option<Size>,
-    /// So many readers follow the end of the log, as replicas do; the log without them takes turns with it
-    #[arg(long, value_name = "N", requires = "log", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
-    pub(super) followers: u32,
     /// Append durable records to a writer of this sort; several take turns
     #[arg(long = "peer", value_name = "NAME", conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
     pub(super) peers: Vec<Peer>,
@@ -61,10 +58,6 @@ pub(crate) enum Peer {
     ThreadFdatasync,
     /// A thread that writes what there is with O_DIRECT and O_DSYNC
     ThreadDirect,
-    /// Batches posted by aio_write(3), O_DIRECT and O_DSYNC
-    PosixAio,
-    /// Batches posted by io_submit(2), O_DIRECT and O_DSYNC
-    Libaio,
     /// No log: each record alone by one write(2), O_DIRECT and O_DSYNC
     Bare,
     /// The same by our engine, on --backend
@@ -83,8 +76,6 @@ impl Peer {
         match self {
             Peer::ThreadFdatasync => "thread-fdatasync",
             Peer::ThreadDirect => "thread-direct",
-            Peer::PosixAio => "posix-aio",
-            Peer::Libaio => "libaio",
             Peer::Bare => "bare",
             Peer::BareEngine => "bare-engine",
         }

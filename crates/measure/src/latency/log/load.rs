@@ -192,7 +192,7 @@ fn open(side: &impl Appender, record: &[u8], per_second: f64, times: Times) -> R
         if round.waiting.is_empty() && next <= now {
             side.room(record.len())?;
         } else if round.waiting.is_empty() {
-            side.rest(next.min(times.until))?;
+            std::thread::sleep(next.min(times.until).saturating_duration_since(Instant::now()));
         } else {
             round.learn(side, Some(next.min(times.until)))?;
         }

@@ -9,11 +9,8 @@
 //! | `args.rs` | what is typed |
 //! | `appender.rs` | what a side must do |
 //! | `own.rs` | our own log, in the thread that appends or behind a service |
-//! | `followers.rs` | readers that follow it |
 //! | `stream.rs` | records gathered into batches, for the peers |
 //! | `thread.rs` | peers with a thread that writes: write and fdatasync, or one direct data-synchronous write |
-//! | `queue.rs` | peers without one: the submitting thread posts batches itself, by libaio or POSIX AIO |
-//! | `sys.rs` | the calls of these two |
 //! | `bare.rs` | peers that keep no log: one write for each record |
 //! | `load.rs` | closed loop with one thread or many, open loop |
 //! | `show.rs` | what came out |
@@ -33,13 +30,10 @@ use super::below::Below;
 mod appender;
 pub(super) mod args;
 mod bare;
-mod followers;
 mod load;
 mod own;
-mod queue;
 mod show;
 mod stream;
-mod sys;
 mod thread;
 
 use args::{LogArgs, Peer};
@@ -154,14 +148,10 @@ struct Refusal {
 /// A side.
 #[derive(Clone, Copy, Debug)]
 enum Who {
-    /// Our log, driven by whoever appends, and so many who follow it.
-    Log {
-        followers: u32,
-    },
+    /// Our log, driven by whoever appends.
+    Log,
     /// Our log behind a service.
-    LogService {
-        followers: u32,
-    },
+    LogService,
     Peer(Peer),
 }
 
@@ -169,22 +159,18 @@ impl Who {
     /// Those that are asked for, the log first.
     fn all(args: &LogArgs, load: &Load) -> Vec<Who> {
         let of_many = matches!(load, Load::Threads { .. });
-        let log = |followers| match args.service || of_many {
-            true => Who::LogService { followers },
-            false => Who::Log { followers },
+        let log = match args.service || of_many {
+            true => Who::LogService,
+            false => Who::Log,
         };
-        let alone = args.log.then(|| log(0));
-        let followed = (args.followers > 0).then(|| log(args.followers));
         let peers = args.peers.iter().copied().map(Who::Peer);
-        alone.into_iter().chain(followed).chain(peers).collect()
+        args.log.then_some(log).into_iter().chain(peers).collect()
     }
 
     fn name(self) -> &'static str {
         match self {
-            Who::Log { followers: 0 } => "log",
-            Who::Log { .. } => "log-followed",
-            Who::LogService { followers: 0 } => "log-service",
-            Who::LogService { .. } => "log-service-followed",
+            Who::Log => "log",
+            Who::LogService => "log-service",
             Who::Peer(peer) => peer.name(),
         }
     }
@@ -192,7 +178,7 @@ impl Who {
     /// Why it cannot be loaded so, if it cannot.
     fn refusal(self, load: &Load) -> Option<Refusal> {
         let is_bare = matches!(self, Who::Peer(Peer::Bare | Peer::BareEngine));
-        let one_thread_only = is_bare || matches!(self, Who::Log { .. } | Who::Peer(Peer::Libaio | Peer::PosixAio));
+        let one_thread_only = is_bare || matches!(self, Who::Log);
         match load {
             Load::Threads { .. } if one_thread_only => Some(Refusal {
                 said: "it has no thread of its own, so one thread alone can append",
@@ -211,13 +197,13 @@ impl Who {
     /// One round, from its beginning to its end.
     fn load(self, area: Area<'_>, load: Load, backend: Choice, options: &LogOptions) -> Result<Loaded, String> {
         match self {
-            Who::Log { followers } => {
-                let log = own::Own::<Local>::create(area, backend, options, followers)?;
+            Who::Log => {
+                let log = own::Own::<Local>::create(area, backend, options)?;
                 let loaded = load.by_one(&log, area.record)?;
                 finish(loaded, log.end())
             }
-            Who::LogService { followers } => {
-                let log = own::Own::<Remote>::create(area, backend, options, followers)?;
+            Who::LogService => {
+                let log = own::Own::<Remote>::create(area, backend, options)?;
                 let loaded = load.by_many(&log, area.record)?;
                 finish(loaded, log.end())
             }
@@ -226,8 +212,6 @@ impl Who {
                 let loaded = load.by_many(&writer, area.record)?;
                 finish(loaded, writer.end())
             }
-            Who::Peer(Peer::Libaio) => by_queue(sys::Native::new(area.path)?, area, load),
-            Who::Peer(Peer::PosixAio) => by_queue(sys::Posix::new(area.path)?, area, load),
             Who::Peer(Peer::Bare) => one_by_one(bare::Blocking::new(area)?, area, load),
             Who::Peer(Peer::BareEngine) => one_by_one(bare::ByEngine::new(area, backend)?, area, load),
         }
@@ -238,12 +222,6 @@ fn one_by_one(by: impl bare::WriteOne, area: Area<'_>, load: Load) -> Result<Loa
     let bare = bare::Bare::new(by, area)?;
     let loaded = load.by_one(&bare, area.record)?;
     finish(loaded, Ok(bare.end()))
-}
-
-fn by_queue(calls: impl sys::Calls, area: Area<'_>, load: Load) -> Result<Loaded, String> {
-    let queue = queue::Queue::new(calls, area)?;
-    let loaded = load.by_one(&queue, area.record)?;
-    finish(loaded, queue.end())
 }
 
 /// The batches are known at the end. A load that failed has none: nothing is waited for then.

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -14,38 +14,28 @@ use baio_engine::{Choice, Config};
 
 use super::Area;
 use super::appender::Appender;
-use super::followers::{Followers, Tasks, Threads};
 use super::stream::Batches;
 
 /// A log that was made for a round.
 pub(super) struct Own<L: Timed> {
     log: Log<L>,
     link: L,
-    beside: Mutex<Beside<L>>,
+    /// Polled by whoever waits.
+    given_up: Mutex<GivenUp<L>>,
     driven: L::Driven,
-    followers: u32,
     /// Records are given up when so many bytes have been appended.
     part: u64,
-}
-
-/// What is done by whoever waits.
-struct Beside<L: Timed> {
-    given_up: GivenUp<L>,
-    followers: L::Followers,
 }
 
 /// Old records are of no use here, and a log that is full takes no more.
 struct GivenUp<L: Link> {
     /// Nothing before it is kept, or will be.
     to: u64,
-    /// Under way, polled by whoever waits.
     under_way: Option<Operation<L, Lsn>>,
 }
 
 /// A way to wait for a future until some moment.
 pub(super) trait Timed: Link {
-    /// Who follows a log over it.
-    type Followers: Followers<Self>;
     /// Others drive it: who waits only sleeps.
     const SLEEPS: bool;
     /// While this is there, what is awaited over it is driven.
@@ -64,12 +54,7 @@ pub(super) trait Timed: Link {
 
 impl<L: Timed> Own<L> {
     /// Makes a log in a file, a device or a segment, all of whose bytes are lost.
-    pub(super) fn create(
-        area: Area<'_>,
-        backend: Choice,
-        log_options: &LogOptions,
-        followers: u32,
-    ) -> Result<Own<L>, String> {
+    pub(super) fn create(area: Area<'_>, backend: Choice, log_options: &LogOptions) -> Result<Own<L>, String> {
         let default = Config::default();
         // The batches that it keeps, and as much again for those that wait.
         let batches = (log_options.window as usize + 2) * log_options.batch_bytes_max as usize;
@@ -90,38 +75,29 @@ impl<L: Timed> Own<L> {
         };
         let link = link.map_err(|error| error.to_string())?;
         let log = make(&link, area, log_options).map_err(|error| error.to_string())?;
-        let part = area.size / 4;
         let given_up = GivenUp {
             to: log.head_lsn().0,
             under_way: None,
         };
-        let beside = Beside {
-            given_up,
-            followers: L::Followers::start(&log, followers, part / 4)?,
-        };
         Ok(Own {
-            beside: Mutex::new(beside),
+            given_up: Mutex::new(given_up),
             driven: link.driven(),
-            followers,
             log,
             link,
-            part,
+            part: area.size / 4,
         })
     }
 
     /// Waits until everything is durable, and closes it.
     pub(super) fn end(self) -> Result<Batches, String> {
         let told = |error: baio::Error| error.to_string();
-        let beside = self.beside.into_inner().unwrap_or_else(PoisonError::into_inner);
-        drop(beside.given_up);
+        drop(self.given_up);
         let end = self.log.end_lsn();
         if end > self.log.durable_lsn() {
             self.log.durable(Lsn(end.0 - 1)).wait().map_err(told)?;
         }
         let usage = self.log.usage().wait().map_err(told)?;
-        beside.followers.dismiss();
         self.log.close().wait().map_err(told)?;
-        let read = beside.followers.end()?;
         drop((self.log, self.driven));
         self.link.close().map_err(told)?;
         Ok(Batches {
@@ -129,18 +105,29 @@ impl<L: Timed> Own<L> {
             records: usage.batch_records,
             records_max: None,
             bytes: usage.batch_bytes,
-            followed: (self.followers > 0).then(|| read as f64 / f64::from(self.followers)),
         })
     }
 
-    /// Polls what is done beside the appends.
-    fn poll_beside(&self, context: &mut Context<'_>) -> Result<(), String> {
-        // Somebody else is at it.
-        let Ok(mut beside) = self.beside.try_lock() else {
-            return Ok(());
-        };
-        beside.given_up.poll(&self.log, self.part, context);
-        beside.followers.poll(context)
+    /// Goes on giving up old records, unless somebody else is at it.
+    fn give_up(&self, context: &mut Context<'_>) {
+        if let Ok(mut given_up) = self.given_up.try_lock() {
+            given_up.poll(&self.log, self.part, context);
+        }
+    }
+
+    /// Runs a future to its end, or until then, and gives up old records beside it.
+    fn run<T>(
+        &self,
+        future: impl Future<Output = baio::Result<T>>,
+        until: Option<Instant>,
+    ) -> Result<Option<T>, String> {
+        let mut future = pin!(future);
+        let both = std::future::poll_fn(|context| {
+            self.give_up(context);
+            future.as_mut().poll(context)
+        });
+        let ended = self.link.run(both, until)?;
+        ended.transpose().map_err(|error| error.to_string())
     }
 }
 
@@ -184,54 +171,21 @@ impl<L: Timed> Appender for Own<L> {
     fn wait(&self, end: u64, until: Option<Instant>) -> Result<u64, String> {
         if L::SLEEPS && until.is_none() {
             // It goes on by itself, and is looked at again by the next who waits.
-            self.poll_beside(&mut Context::from_waker(Waker::noop()))?;
+            self.give_up(&mut Context::from_waker(Waker::noop()));
             let durable = self.log.durable(Lsn(end - 1)).wait();
-            return durable
-                .map(|_| self.log.durable_lsn().0)
-                .map_err(|error| error.to_string());
+            durable.map_err(|error| error.to_string())?;
+        } else {
+            self.run(self.log.durable(Lsn(end - 1)), until)?;
         }
-        let mut durable = self.log.durable(Lsn(end - 1));
-        let both = std::future::poll_fn(|context| match self.poll_beside(context) {
-            Ok(()) => Pin::new(&mut durable)
-                .poll(context)
-                .map(|durable| durable.map_err(|error| error.to_string())),
-            Err(said) => Poll::Ready(Err(said)),
-        });
-        match self.link.run(both, until)? {
-            Some(Err(said)) => Err(said),
-            Some(Ok(_)) | None => Ok(self.log.durable_lsn().0),
-        }
+        Ok(self.log.durable_lsn().0)
     }
 
     fn room(&self, bytes: usize) -> Result<(), String> {
-        let mut room = self.log.room(bytes);
-        let both = std::future::poll_fn(|context| match self.poll_beside(context) {
-            Ok(()) => Pin::new(&mut room)
-                .poll(context)
-                .map(|room| room.map_err(|error| error.to_string())),
-            Err(said) => Poll::Ready(Err(said)),
-        });
-        self.link.run(both, None)?.unwrap_or(Ok(()))
-    }
-
-    fn rest(&self, until: Instant) -> Result<(), String> {
-        if self.followers == 0 {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
-            return Ok(());
-        }
-        let beside = std::future::poll_fn(|context| match self.poll_beside(context) {
-            Ok(()) => Poll::Pending,
-            Err(said) => Poll::Ready(said),
-        });
-        match self.link.run(beside, Some(until))? {
-            Some(said) => Err(said),
-            None => Ok(()),
-        }
+        self.run(self.log.room(bytes), None).map(drop)
     }
 }
 
 impl Timed for Local {
-    type Followers = Tasks;
     const SLEEPS: bool = false;
     type Driven = Drive;
 
@@ -276,7 +230,6 @@ impl Timed for Local {
 }
 
 impl Timed for Remote {
-    type Followers = Threads;
     const SLEEPS: bool = true;
     type Driven = ();
 

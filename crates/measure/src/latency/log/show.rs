@@ -24,14 +24,12 @@ pub(crate) struct Told {
     waiting: Option<u32>,
     threads: Option<u32>,
     rate: Option<u32>,
-    /// Who follow the log, where it is followed.
-    followers: u32,
     runtime_seconds: f64,
     below: Below,
     sides: Vec<Side>,
     /// The signal that ended it before all rounds were done.
     ended_early: Option<Interrupt>,
-    /// Of the log to each peer, and of the log that is followed to the other.
+    /// Of the log to each peer.
     ratios: Vec<Ratio>,
 }
 
@@ -72,8 +70,6 @@ struct Figures {
     batch_bytes_mean: f64,
     /// How often an append found no room.
     refused: f64,
-    /// The part of the records that each follower has read; null where nobody follows.
-    followed: Option<f64>,
 }
 
 impl Told {
@@ -94,14 +90,8 @@ impl Told {
         };
         let shown: Vec<Side> = sides.iter().map(side).collect();
         let ratios = match shown.split_first() {
-            Some((log, others)) if !matches!(sides[0].0, Who::Peer(_)) => {
-                let others = others.iter().zip(&sides[1..]);
-                let ratio = |(other, (who, _)): (&Side, &(Who, Vec<Loaded>))| match who {
-                    Who::Peer(_) => Ratio::of(log, other),
-                    // The same log, but followed.
-                    Who::Log { .. } | Who::LogService { .. } => Ratio::of(other, log),
-                };
-                others.map(ratio).collect()
+            Some((log, peers)) if !matches!(sides[0].0, Who::Peer(_)) => {
+                peers.iter().map(|peer| Ratio::of(log, peer)).collect()
             }
             _ => Vec::new(),
         };
@@ -111,7 +101,6 @@ impl Told {
             waiting,
             threads,
             rate,
-            followers: args.log.followers,
             runtime_seconds: args.log.runtime.as_secs_f64(),
             below,
             sides: shown,
@@ -167,7 +156,6 @@ impl Figures {
             records_per_batch_max: batches.records_max.map(f64::from),
             batch_bytes_mean: batches.bytes as f64 / batches.count.max(1) as f64,
             refused: loaded.refused as f64,
-            followed: batches.followed.map(|read| read / batches.records.max(1) as f64),
         }
     }
 
@@ -200,7 +188,6 @@ impl Figures {
             records_per_batch_max: known(&|round| round.records_per_batch_max),
             batch_bytes_mean: of(|round| round.batch_bytes_mean),
             refused: of(|round| round.refused),
-            followed: known(&|round| round.followed),
         }
     }
 }
@@ -245,16 +232,6 @@ impl Shown for Told {
             ]);
         }
         table.write(out)?;
-        for side in &self.sides {
-            if let Some(part) = side.median.followed {
-                let (name, followers) = (side.side, self.followers);
-                writeln!(
-                    out,
-                    "{name}: {followers} following, each has read {:.1} % of the records",
-                    part * 100.0
-                )?;
-            }
-        }
         for ratio in &self.ratios {
             writeln!(
                 out,

@@ -46,8 +46,6 @@ pub(super) struct Batches {
     pub(super) records_max: Option<u32>,
     /// As they were written, with headers.
     pub(super) bytes: u64,
-    /// Records that each follower has read, in the mean; `None` where nobody follows.
-    pub(super) followed: Option<f64>,
 }
 
 /// Bytes of a batch for records of this size.
