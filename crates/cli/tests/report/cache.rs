@@ -90,8 +90,9 @@ fn a_durable_write_is_at_most_one_write_of_the_device_and_no_read() {
         "four sizes at random, one in order"
     );
     for part in &parts {
-        holds(part, "device_writes");
-        holds(part, "device_reads");
+        for key in ["device_writes", "device_reads", "spurious_wakeups"] {
+            holds(part, key);
+        }
     }
 }
 
@@ -143,29 +144,6 @@ fn the_tables_have_each_row_in_each_way() {
 }
 
 #[test]
-fn another_file_system_is_tried_or_says_what_it_needs() {
-    let without = report("aio-stress-table", false);
-    let ext2 = without.last().unwrap();
-    assert_eq!(ext2["part"], "ext2", "{ext2}");
-    assert!(ext2["skipped"].as_str().unwrap().starts_with("needs "), "{ext2}");
-    let with = report("aio-stress-table", true);
-    let is_ext2 = |part: &&Value| part["part"].as_str().unwrap().contains("ext2");
-    assert!(with.iter().filter(is_ext2).count() > 0);
-}
-
-#[test]
-fn every_trace_keeps_its_marks() {
-    let parts = report("request-traces", false);
-    assert_eq!(parts.len(), 10);
-    for part in &parts {
-        for key in ["iterations", "device_reads", "device_writes", "spurious_wakeups"] {
-            holds(part, key);
-        }
-        assert!(!part["steps"].as_array().unwrap().is_empty());
-    }
-}
-
-#[test]
 fn one_asynchronous_cleaner_is_compared_with_the_best_of_the_others() {
     let parts = report("page-cleaners", false);
     let ours = parts
@@ -179,21 +157,4 @@ fn one_asynchronous_cleaner_is_compared_with_the_best_of_the_others() {
     let table = parts.iter().find(|part| part["rows"].is_array()).expect("a table");
     assert!(table["rows"].as_array().unwrap().len() >= 2, "{table}");
     assert!(table["best"].as_str().unwrap().contains("synchronous"));
-}
-
-/// How many pages are read says which policy was at work, on any machine.
-#[test]
-fn a_policy_of_ones_own_reads_less_than_lru() {
-    let parts = small::report("own-policy", "--working-set 32M", false);
-    assert_eq!(parts.len(), 2, "two patterns");
-    let pages = |side: &Value| side["runs"][0]["cache"]["pages_read"].as_u64().unwrap();
-    let (own, lru) = (pages(&parts[0]), pages(&parts[0]["against"][0]));
-    assert!(own * 3 < lru * 2, "{own} pages with its own policy, {lru} with LRU");
-    // Of scattered blocks none is read twice or in vain, and hardly one was waited for from its beginning.
-    assert_eq!(pages(&parts[1]), pages(&parts[1]["against"][0]));
-    let ahead = parts[1]["runs"][0]["cache"]["hits"].as_u64().unwrap();
-    assert!(ahead > 0, "{}", parts[1]);
-    for part in &parts {
-        assert!(part["counts"]["elapsed"]["holds"].is_boolean());
-    }
 }

@@ -124,7 +124,7 @@ fn a_report_of_other_options_is_not_gone_on_with() {
     place.baio(line).succeeds();
     let before = place.read("out/report.json");
     let error = place
-        .baio(&format!("{line} --only request-traces --resume --json"))
+        .baio(&format!("{line} --only mixed-paths --resume --json"))
         .fails_with(2)
         .error();
     assert!(error["need"].as_str().unwrap().contains("--only=segments"), "{error}");
@@ -144,13 +144,12 @@ fn somebody_elses_file_is_left_alone() {
 #[test]
 fn what_is_shown_fits_a_terminal() {
     let place = Place::new();
-    let line =
-        "report --quick --working-set 4M --only segments --only request-traces --only random-write --only log-window";
+    let line = "report --quick --working-set 4M --only segments --only mixed-paths --only random-write";
     let done = place.baio(line).succeeds();
     let shown = String::from_utf8(done.out().to_vec()).unwrap();
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
     assert!(shown.lines().count() <= 120, "{shown}");
-    for word in ["request-traces", "S20", "marks hold", "report.json"] {
+    for word in ["mixed-paths", "S20", "marks hold", "report.json"] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
     assert!(
@@ -158,7 +157,7 @@ fn what_is_shown_fits_a_terminal() {
         "commands are shown when they are asked for"
     );
     // Nothing but a line an experiment.
-    assert_eq!(done.errors().lines().count(), 4, "{}", done.errors());
+    assert_eq!(done.errors().lines().count(), 3, "{}", done.errors());
 }
 
 #[test]
@@ -301,10 +300,10 @@ fn an_interruption_before_the_first_figure_leaves_the_older_report() {
 
     // One that is finished takes its place, and it stays beside it.
     place
-        .baio("report --quick --working-set 4M --only log-window --out out")
+        .baio("report --quick --working-set 4M --only mixed-paths --out out")
         .succeeds();
     assert_eq!(place.read("out/report.json.old"), before);
-    assert_eq!(kept(&place)["experiments"][0]["name"], "log-window");
+    assert_eq!(kept(&place)["experiments"][0]["name"], "mixed-paths");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::small;
-use crate::support::BAIO;
+use crate::support::{BAIO, Place};
 
 fn report(only: &str) -> Vec<Value> {
     small::report(only, "", true)
@@ -71,8 +71,6 @@ fn posted_writes_run_or_say_what_they_need() {
     let part = |name: &str| parts.iter().find(|part| part["part"] == name);
     let runs = part("as written").unwrap()["writes"].as_array().unwrap();
     assert!(!runs.is_empty() && runs.iter().all(|run| run["batches"].as_u64().unwrap() > 0));
-    let rows = part("as written, on a simulated rotating disk").unwrap()["rows"].as_array();
-    assert_eq!(rows.unwrap().len(), 4);
 }
 
 #[test]
@@ -98,19 +96,6 @@ fn our_log_is_compared_with_threads_that_write() {
 }
 
 #[test]
-fn batches_in_flight_are_compared_on_simulated_devices() {
-    let parts = report("log-window");
-    assert_eq!(parts.len(), 4);
-    for part in &parts {
-        for row in part["rows"].as_array().unwrap() {
-            for window in ["window_1", "window_2", "window_4"] {
-                assert!(row[window]["appends_per_second"].as_f64().unwrap() > 0.0, "{row}");
-            }
-        }
-    }
-}
-
-#[test]
 fn messages_go_either_way_unharmed_whatever_their_number() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("disk");
@@ -128,20 +113,19 @@ fn messages_go_either_way_unharmed_whatever_their_number() {
     }
 }
 
+/// The side of ours of `posted-writes`.
 #[test]
 fn every_posted_write_lands_and_is_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("device");
-    std::fs::write(&path, vec![0; 300 * 4096]).unwrap();
+    let place = Place::new();
     for backend in ["threads", "sync"] {
-        let measured = work(&json!({ "PostedWrites": {
-            "path": path, "backend": backend, "writes": 300, "rounds": 2,
-        }}))
-        .unwrap();
-        assert_eq!((&measured["requests"], &measured["errors"]), (&json!(600), &json!(0)));
+        place.write("device", &[0; 300 * 4096]);
+        let line = format!("stress device --rw write --depth 300 --io-size 1200K --backend {backend} --force --json");
+        let measured = place.baio(&line).succeeds().json();
+        assert_eq!((&measured["requests"], &measured["errors"]), (&json!(300), &json!(0)));
         assert!(measured["submit_latency_us"]["p999"].is_number());
+        let bytes = place.read("device");
+        assert!(bytes.chunks(4096).all(|page| page.iter().any(|&byte| byte != 0)));
     }
-    assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == b'D'));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Run {
     runtime: Option<Duration>,
     /// Submit and wait in one turn, else each submission by a call that is timed.
     one_turn: bool,
+    /// Its processor time is told with what the command takes to start and to end alone.
+    whole: bool,
     further: Vec<String>,
 }
 
@@ -29,6 +31,7 @@ impl Run {
             depth,
             runtime: Some(runtime),
             one_turn: true,
+            whole: false,
             further: Vec::new(),
         }
     }
@@ -58,6 +61,11 @@ impl Run {
             one_turn: false,
             ..self
         }
+    }
+
+    /// The same without a look at what its start takes: where that would take as long as the run.
+    pub(crate) fn whole(self) -> Run {
+        Run { whole: true, ..self }
     }
 
     /// No longer than this.
@@ -94,14 +102,16 @@ impl Run {
             serde_json::from_str(&finished.stdout).map_err(|error| format!("the output of stress: {error}"))?;
         // Buffers and threads are made by number; everything else that starts does so at any depth.
         let kind = format!("stress {} {} {}", self.target, self.depth, self.further.join(" "));
-        let start = start_up::cost(&kind, || {
-            let short = Run {
-                runtime: Some(start_up::RUNTIME),
-                ..self.clone()
-            };
-            short.process()
+        let start = (!self.whole).then(|| {
+            start_up::cost(&kind, || {
+                let short = Run {
+                    runtime: Some(start_up::RUNTIME),
+                    ..self.clone()
+                };
+                short.process()
+            })
         });
-        finished.charge(&mut measured, Some(start));
+        finished.charge(&mut measured, start);
         Ok(measured)
     }
 

@@ -34,20 +34,14 @@ macro_rules! programs {
 programs! {
     many_segments: "../../examples/many_segments.rs"
     one_queue: "../../examples/one_queue.rs"
-    own_policy: "../../examples/own_policy.rs"
     page_cleaners: "../../examples/page_cleaners/main.rs"
-    request_traces: "../../examples/request_traces.rs"
 }
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
-    Pread(bare::Pread),
-    PostedWrites(bare::PostedWrites),
     BufferedReads(bare::BufferedReads),
     PinnedHits(bare::PinnedHits),
-    /// A program that knows what it will read.
-    OwnPolicy(own_policy::Job),
     /// Transactions on a buffer pool, and who writes its pages.
     PageCleaners(page_cleaners::Job),
     /// Requests with processing behind each; it prints what that has cost too.
@@ -93,11 +87,8 @@ pub(crate) fn main(job: Result<Job, String>) -> ExitCode {
 /// Runs a job in this process: its measurement, or findings of its own.
 fn work(job: Job) -> Result<Value, String> {
     let mut measurement = match job {
-        Job::Pread(job) => job.run()?,
-        Job::PostedWrites(job) => job.run()?,
         Job::BufferedReads(job) => job.run()?,
         Job::PinnedHits(job) => job.run()?,
-        Job::OwnPolicy(job) => own_policy::run(&job)?,
         Job::PageCleaners(job) => page_cleaners::run(&job)?,
         Job::Server(job) => job.run()?,
         Job::OneQueue(job) => one_queue::run(&job)?,

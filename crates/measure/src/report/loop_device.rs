@@ -7,7 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::process::geteuid;
 
@@ -109,22 +108,6 @@ fn configure(device: &File, image: &File) -> io::Result<()> {
 /// The command that makes one like it over this file, and prints its name: for a reader. It stays until it is told to go.
 pub(super) fn set_up(image: &str) -> [&str; 5] {
     ["losetup", "--direct-io=on", "-f", "--show", image]
-}
-
-/// What a command printed.
-///
-/// # Errors
-/// What it said when it failed.
-pub(super) fn output(words: &[&str]) -> Result<String, String> {
-    let output = Command::new(words[0])
-        .args(&words[1..])
-        .output()
-        .map_err(|error| format!("{}: {error}", words[0]))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(format!("{}: {said}", words[0]))
 }
 
 #[cfg(test)]

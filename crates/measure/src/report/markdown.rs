@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::report::documents_disk::SIMULATED;
+use crate::report::EXPERIMENTS;
 use crate::report::numbers;
 use crate::report::pipelining::OF_THE_BEST;
 use crate::report::record::{Experiment, Record, Row};
 use crate::report::terminal::{box_of, verdict};
+
+/// What rows of older reports begin with that are of virtual time.
+const SIMULATED: &str = "the document's disk, simulated";
 
 /// The whole of it.
 pub(super) fn markdown(record: &Record) -> String {
@@ -35,6 +38,17 @@ fn chapter(out: &mut String, record: &Record) -> std::fmt::Result {
         writeln!(out, "- {}", text(&record.left_out))?;
     }
     writeln!(out, "\n**{}**", text(&verdict(record, None)))?;
+    let is_known = |name: &str| EXPERIMENTS.iter().any(|experiment| experiment.name == name);
+    let gone = record.experiments.iter().filter(|told| !is_known(&told.name));
+    let gone: Vec<String> = gone.map(|told| text(&told.name)).collect();
+    if !gone.is_empty() {
+        let gone = gone.join(", ");
+        let where_told = "[report.md](report.md#what-is-no-experiment-any-more)";
+        writeln!(
+            out,
+            "\nThis version of `baio report` no longer runs {gone}: {where_told}."
+        )?;
+    }
     let missed: Vec<_> = record
         .experiments
         .iter()

@@ -4,35 +4,31 @@
 //! |---|---|
 //! | `args.rs` | what is typed |
 //! | `main_job.rs`, `mixed_paths.rs` | a file into a segment and back, and what is refused; both ways on the same data |
-//! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
-//! | `one_at_a_time.rs` | one request at a time, beside ioping |
+//! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service, one at a time, in batches |
 //! | `runtimes.rs` | other runtimes, where their programs have been built |
 //! | `brokers.rs` | a volume that a broker serves, against one in the own process |
 //! | `served.rs` | a segment that a broker serves already |
 //! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
-//! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
+//! | `as_written.rs` | seed 003's test |
 //! | `pipelining.rs` | seed 004's figures 3 to 5: requests with processing behind each |
-//! | `documents_disk.rs` | the disk of the documents, simulated, beside the experiments that are about one |
 //! | `request_size.rs` | seed 002: `baio dd` against GNU dd, by the size of a block |
 //! | `drop_ins.rs` | fio on our libraries, and on the originals |
-//! | `batches.rs` | how many requests a call submits |
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
-//! | `log_window.rs` | batches of our log in flight, on simulated devices |
-//! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
+//! | `page_cleaners.rs` | a database's page cleaners |
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
 //! | `server.rs` | a server's sockets and disk in one loop |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
 //! | `findings.rs`, `charts.rs` | what an experiment found: rows, sentences, raw parts; drawings of what was swept |
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
-//! | `terminal.rs`, `summary.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
+//! | `terminal.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
 //! | `tally.rs`, `numbers.rs` | which marks hold; numbers of few digits |
 //! | `page/`, `markdown.rs` | the same as a page, and as a chapter of these docs |
 //! | `target.rs` | what `--target` names, and which experiments are for it |
 //! | `places.rs`, `files.rs` | what experiments work on |
 //! | `work_dir.rs` | where all of it happens, and what is removed |
-//! | `loop_device.rs`, `slow_device.rs`, `ext2.rs`, `memory_cgroup.rs` | what only root can make |
+//! | `loop_device.rs`, `slow_device.rs`, `memory_cgroup.rs` | what only root can make |
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -55,19 +51,15 @@ use terminal::Shown;
 
 pub(crate) mod args;
 mod as_written;
-mod batches;
 mod beside;
 mod brokers;
 mod buffered_writes;
 mod charts;
 mod comparison;
-mod documents_disk;
 mod drop_ins;
-mod ext2;
 mod files;
 mod findings;
 mod log_appends;
-mod log_window;
 mod loop_device;
 mod machine;
 mod main_job;
@@ -76,9 +68,7 @@ mod marks;
 mod memory_cgroup;
 mod mixed_paths;
 mod numbers;
-mod one_at_a_time;
 mod one_queue;
-mod own_policy;
 mod page;
 mod page_cleaners;
 mod pipelining;
@@ -88,7 +78,6 @@ mod progress;
 mod promises;
 mod record;
 mod request_size;
-mod request_traces;
 mod run;
 mod runtimes;
 mod save;
@@ -96,7 +85,6 @@ mod served;
 mod server;
 mod slow_device;
 mod streaming;
-mod summary;
 mod tally;
 mod target;
 mod terminal;
@@ -138,7 +126,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
     "mixed-paths" => mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
     "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
-    "one-at-a-time" => one_at_a_time::run: "4 KiB random direct reads one at a time, against ioping"
+    "one-at-a-time" => versus::one_at_a_time: "4 KiB random direct reads one at a time, against ioping"
     "runtimes" => runtimes::run: "the same reads by tokio-uring, glommio and compio, where benches/peers has been built"
     "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
     "cached-reads" => versus::cached_reads:
@@ -150,13 +138,11 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "plain-writes" => versus::plain_writes:
         "plain random writes through our own cache and one sync, against ext4 with as much memory"
     "aio-stress-table" => streaming::table:
-        "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones, on ext4 and ext2"
+        "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones"
     "streaming-figures" => streaming::figures:
         "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache"
-    "request-traces" => request_traces::run: "single requests through a cache, iteration by iteration, beside what seed 001 reports"
     "page-cleaners" => page_cleaners::run:
         "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones"
-    "own-policy" => own_policy::run: "a program's own eviction and prefetch on our cache, against LRU and the kernel's cache"
     "service" => versus::service:
         "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
     "broker" => brokers::run:
@@ -171,10 +157,9 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "server" => server::run: "a server with many connections that reads the disk for each message, against epoll and threads that read"
     "request-size" => request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
     "drop-ins" => drop_ins::run: "fio, unchanged, on our libaio and our POSIX AIO, against the originals"
-    "batches" => batches::run: "random direct reads, 1 to 64 handed over by a call"
+    "batches" => versus::batches: "random direct reads, 1 to 64 handed over by a call"
     "log-appends" => log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
-    "log-window" => log_window::run: "durable appends with one, two and four batches in flight, on simulated devices"
     "volume-scale" => volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
 };
 

@@ -14,9 +14,7 @@ use crate::figures::middle;
 use crate::figures::worker::pipelining::{self, Job, SIZE, Who};
 use crate::figures::worker::{self, command_line};
 use crate::report::Setting;
-use crate::report::charts::{OURS as OURS_LINE, Sweep as Drawing, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
-use crate::report::documents_disk::{SIMULATED, Work};
 use crate::report::marks::{Bound, Figure, rate};
 use crate::report::places::Site;
 use crate::report::streaming::file_system;
@@ -103,57 +101,6 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             sweep.cached(stream, waited, findings)?;
         }
     }
-    on_the_documents_disk(findings)
-}
-
-/// In virtual time, with the document's working sets, and half as much processing as one alone takes at the disk. Threads in
-/// blocking calls have as many requests at that disk as stages have: on its single processor they cost more, and that is not modelled.
-fn on_the_documents_disk(findings: &mut Findings) -> Result<(), Failure> {
-    const CALL: Duration = Duration::from_micros(15);
-    findings.lines.push(
-        "on a simulated rotating disk, virtual time, one processor: processing half of what one request alone takes (the document: 1.54 of \
-         one blocking caller in random order)"
-            .into(),
-    );
-    let mut sweep = Drawing::new(
-        "figure 3 on the document's disk, simulated: random reads",
-        logarithmic("requests ahead", ""),
-        linear("of one blocking caller", ""),
-    );
-    for stream in STREAMS {
-        let sets: &[u64] = if stream.name == RANDOM_READ.name {
-            &[10, 40, 160]
-        } else {
-            &[40]
-        };
-        for megabytes in sets {
-            let bare = Work {
-                bytes: megabytes * 1_000_000,
-                size: SIZE,
-                write: stream.write,
-                sequential: stream.sequential,
-                requests: 500,
-                call: CALL,
-                processing: Duration::ZERO,
-            };
-            let processing = Duration::from_secs_f64(0.5 / bare.rate(0)?);
-            let work = Work { processing, ..bare };
-            let blocking = work.rate(0)?;
-            let what = format!("{SIMULATED}: {}, {megabytes} MB", stream.name);
-            findings.figure(&what, "one blocking caller", "requests/s", blocking, None);
-            for ahead in [1, 4, 16, STAGES] {
-                let ratio = work.rate(ahead)? / blocking;
-                findings.figure(&what, &format!("{ahead} ahead, of that"), "", ratio, None);
-                if stream.name == RANDOM_READ.name {
-                    sweep.point(&format!("{megabytes} MB"), OURS_LINE, f64::from(ahead), ratio);
-                }
-            }
-        }
-    }
-    let showed =
-        "figure 3: BAIO 1.54 of raw I/O in the mean of 10 to 160 MB; how much processing there was is not said";
-    let here = "by requests ahead, with processing of half a request; virtual time";
-    findings.charts.extend(sweep.chart(showed, here));
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 use baio_stress::{Latency, Measurement};
 
-use crate::figures::worker::bare::PostedWrites;
-use crate::figures::{median, worker};
+use crate::figures::median;
+use crate::figures::stress::Run;
 use crate::report::charts::{OURS, Sweep, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
@@ -36,9 +36,9 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         }
     };
     // Ten writes at a time get through to the delay, so the slow device takes 3 s for a thousand.
-    let (writes, per_turn, turns) = setting.either((300, 1, 2), (1000, 1, 3));
+    let (writes, turns) = setting.either((300, 2), (1000, 3));
     findings.lines.push(format!(
-        "{writes} direct 4 KiB writes posted at once, a call each; {turns} turns of {per_turn} rounds, median of the ratios"
+        "{writes} direct 4 KiB writes posted at once, a call each; {turns} turns, median of the ratios"
     ));
     findings.lines.push(format!(
         "the device, at {} ms: {}",
@@ -56,13 +56,12 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             continue;
         }
         let side = |device: &SlowDevice, at: String| {
-            let job = worker::Job::PostedWrites(PostedWrites {
-                path: device.device.path.clone(),
-                backend: backend.into(),
-                writes,
-                rounds: per_turn,
-            });
-            Side::worker(at, job)
+            let target = device.device.path.display().to_string();
+            let words = format!("--io-size {} --backend {backend} --force", u64::from(writes) * 4096);
+            Side::stress(
+                at,
+                Run::untimed(&target, "write", writes).posting().whole().with(&words),
+            )
         };
         // The one that the seed complains of is shown and has no mark.
         let (name, mark) = match backend {

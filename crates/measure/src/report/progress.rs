@@ -27,9 +27,7 @@ const EXPECTED: &[(&str, f64, f64)] = &[
     ("plain-writes", 2.6, 33.1),
     ("aio-stress-table", 4.8, 50.0),
     ("streaming-figures", 3.9, 36.8),
-    ("request-traces", 0.0, 0.0),
     ("page-cleaners", 3.6, 32.9),
-    ("own-policy", 1.1, 14.0),
     ("service", 3.7, 7.9),
     ("broker", 3.7, 11.0),
     ("posted-writes", 6.4, 29.4),
@@ -44,7 +42,6 @@ const EXPECTED: &[(&str, f64, f64)] = &[
     ("drop-ins", 8.0, 110.0),
     ("batches", 2.6, 35.3),
     ("log-appends", 3.6, 33.6),
-    ("log-window", 2.3, 3.7),
     ("volume-scale", 10.0, 60.0),
 ];
 

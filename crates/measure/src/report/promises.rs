@@ -11,14 +11,9 @@ const ASKED: [Asked; 20] = [
         "S1",
         "retry-based asynchronous buffered reads",
         "000, 001 §2-3.1",
-        &["request-traces", "cached-reads"],
+        &["cached-reads"],
     ),
-    (
-        "S2",
-        "upfront readahead",
-        "001 §3.2-3.5",
-        &["sequential-reads", "request-traces"],
-    ),
+    ("S2", "upfront readahead", "001 §3.2-3.5", &["sequential-reads"]),
     (
         "S3",
         "direct and buffered I/O on the same data",
@@ -38,13 +33,8 @@ const ASKED: [Asked; 20] = [
         &["durable-writes", "buffered-writes"],
     ),
     ("S6", "tagged radix tree write-back", "001 §6", &["plain-writes"]),
-    ("S7", "filtered wake-ups", "001 §7.2", &["request-traces"]),
-    (
-        "S8",
-        "database page cleaners",
-        "001 §8",
-        &["page-cleaners", "own-policy"],
-    ),
+    ("S7", "filtered wake-ups", "001 §7.2", &["durable-writes"]),
+    ("S8", "database page cleaners", "001 §8", &["page-cleaners"]),
     (
         "S9",
         "disk and communications I/O in one loop",
@@ -59,12 +49,7 @@ const ASKED: [Asked; 20] = [
         &["aio-stress-table", "streaming-figures"],
     ),
     ("S12", "asynchronous dd", "002", &["request-size"]),
-    (
-        "S13",
-        "the transaction-log writer",
-        "002",
-        &["log-appends", "log-window"],
-    ),
+    ("S13", "the transaction-log writer", "002", &["log-appends"]),
     ("S14", "write latency per I/O scheduler", "003", &["posted-writes"]),
     (
         "S15",

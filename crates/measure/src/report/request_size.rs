@@ -5,7 +5,6 @@
 //! The smaller blocks, 512 bytes to 8 KiB, are ours: the document has none.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use baio_console::failure::Failure;
 use baio_engine::{Caching, Descriptions, File, Open};
@@ -16,9 +15,7 @@ use crate::figures::middle;
 use crate::latency::below::Below;
 use crate::latency::schedulers::Schedulers;
 use crate::report::Setting;
-use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side};
-use crate::report::documents_disk::{SIMULATED, Work};
 use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::{Mark, cpu, rate};
@@ -99,59 +96,12 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         }
     }
     if setting.target.is_none() {
-        with_each_scheduler(setting, findings)?;
-    } else {
-        findings.skip(
-            SCHEDULERS,
-            "a target is only read, and the loop device would be another one",
-        );
+        return with_each_scheduler(setting, findings);
     }
-    on_the_documents_disk(findings)
-}
-
-/// In virtual time, on one rotating disk; theirs were two, striped.
-fn on_the_documents_disk(findings: &mut Findings) -> Result<(), Failure> {
-    /// Theirs needed 0.906 s of processor time for the 8192 blocks of the first GiB,
-    const CALL: Duration = Duration::from_micros(110);
-    /// and 2.912 s by 13 with four of them in flight.
-    const CALL_AHEAD: Duration = Duration::from_micros(27);
-    findings.lines.push(format!(
-        "on a simulated rotating disk of 160 MB/s, virtual time; processor time for each block as in the document: {} us one at a time, {} \
-         us with more in flight",
-        CALL.as_micros(),
-        CALL_AHEAD.as_micros()
-    ));
-    let mut sweep = Sweep::new(
-        "a file in order, on the document's disk, simulated",
-        logarithmic("block", "KiB"),
-        linear("throughput", "MB/s"),
+    findings.skip(
+        SCHEDULERS,
+        "a target is only read, and the loop device would be another one",
     );
-    for size in [16, 32, 64, 128, 256, 512, 1024].map(|kib: u64| kib * KIB) {
-        let work = |ahead| Work {
-            bytes: 1 << 30,
-            size,
-            write: false,
-            sequential: true,
-            requests: (64 << 20) / size,
-            call: if ahead == 0 { CALL } else { CALL_AHEAD },
-            processing: Duration::ZERO,
-        };
-        let what = format!("{SIMULATED}: blocks of {} KiB", size / KIB);
-        let rate = |ahead| work(ahead).rate(ahead).map(|rate| rate * size as f64 / 1e6);
-        let one = rate(0)?;
-        sweep.point("one at a time", PEER, (size / KIB) as f64, one);
-        findings.figure(&what, "one at a time", "MB/s", one, None);
-        for depth in [4, DEPTH] {
-            let many = rate(depth)?;
-            sweep.point(&format!("{depth} in flight"), OURS, (size / KIB) as f64, many);
-            let figure = format!("{depth} in flight, of one at a time");
-            findings.figure(&what, &figure, "", many / one, None);
-        }
-    }
-    let showed =
-        "on two striped disks, 16 KiB: 59.7 MB/s one at a time and 72.1 with 16 in flight (1.21); 97 MB/s at the peak";
-    let here = "one disk, which streams, in virtual time: what more in flight saves is waiting and processor time";
-    findings.charts.extend(sweep.chart(showed, here));
     Ok(())
 }
 

@@ -16,7 +16,6 @@ use crate::figures::stress::Run;
 use crate::report::Setting;
 use crate::report::charts::{DOCUMENT, OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side};
-use crate::report::ext2::on_ext2;
 use crate::report::files::{settle, warm};
 use crate::report::places::Site;
 use crate::report::record::Chart;
@@ -92,29 +91,19 @@ pub(super) fn table(setting: &Setting, findings: &mut Findings) -> Result<(), Fa
         "{} MiB, records of 64 KiB, {DEPTH} in flight, {BATCH} at a time, each once; our cache has as many bytes",
         bytes >> 20
     ));
-    let take = |findings: &mut Findings, dir: &Path, place: &str| -> Result<(), Failure> {
-        let file = Site::at(dir.join("aio-stress-table.file"), bytes)?;
-        let table = Table {
-            file: file.path.clone(),
-            bytes,
-            batch: BATCH,
-            runtime: Duration::from_millis(ms),
-            rounds,
-            is_quick: setting.quick,
-        };
-        let taken = table.take(findings, place, &ROWS)?;
-        findings.charts.extend(by_share(place, &taken));
-        Ok(())
-    };
     findings.lines.push(PRINTED.to_owned());
-    take(findings, &setting.dir, &file_system(&setting.dir))?;
-    let on_another = on_ext2(&setting.dir, bytes, |place| {
-        take(findings, place, "ext2 on a loop device")
-    });
-    match on_another {
-        Ok(done) => done?,
-        Err(reason) => findings.skip("ext2", &reason),
-    }
+    let file = Site::file(setting, "aio-stress-table", bytes)?;
+    let table = Table {
+        file: file.path.clone(),
+        bytes,
+        batch: BATCH,
+        runtime: Duration::from_millis(ms),
+        rounds,
+        is_quick: setting.quick,
+    };
+    let place = file_system(&setting.dir);
+    let taken = table.take(findings, &place, &ROWS)?;
+    findings.charts.extend(by_share(&place, &taken));
     Ok(())
 }
 

@@ -11,8 +11,10 @@ use unicode_width::UnicodeWidthStr;
 use crate::figures::interrupt::Interrupted;
 use crate::report::record::{Experiment, Machine, Record, Row};
 use crate::report::run::{Taken, is_end};
-use crate::report::summary::{Line, lines, share};
 use crate::report::tally::Tally;
+use lines::{Line, lines, share};
+
+pub(super) mod lines;
 
 pub(super) const WIDTH: usize = 100;
 

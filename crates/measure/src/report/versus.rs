@@ -11,9 +11,10 @@ use baio_stress::{CacheCounts, Measurement, Rw};
 use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
 use crate::figures::worker::{Job, bare};
+use crate::figures::{ioping, middle};
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Count, Findings, Peer, Side, Turns};
-use crate::report::marks::{Figure, cpu, rate};
+use crate::report::marks::{Figure, Mark, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
 use crate::report::{Setting, unavailable};
@@ -53,13 +54,20 @@ impl<'a> Work<'a> {
 
     /// `stress` with further words.
     fn ours(&self, name: impl Into<String>, words: &str) -> Side {
+        Side::stress(name.into(), self.run(words))
+    }
+
+    fn run(&self, words: &str) -> Run {
         let run = match self.runtime {
             Some(runtime) => Run::new(&self.place.target, self.rw.name(), self.depth, runtime),
             None => Run::once(&self.place.target, self.rw.name(), self.depth),
         };
-        let run = run.with(&format!("--request-size {}", self.size));
-        let run = run.with(&self.place.words()).with(words);
-        Side::stress(name.into(), run)
+        let run = match self.size {
+            // It is what `stress` does unasked.
+            PAGE => run,
+            size => run.with(&format!("--request-size {size}")),
+        };
+        run.with(&self.place.words()).with(words)
     }
 
     /// fio past the kernel's cache, on the very bytes.
@@ -166,17 +174,10 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
             _ => vec![rate(0.97)],
         };
         let mut peers = vec![Peer::new(Side::fio(work.fio(engine)), marks)];
-        match (place, backend, depth) {
-            (FILE, "threads", 64) => {
-                peers.push(Peer::new(Side::fio(work.fio(Engine::Psync)), [rate(0.8), cpu(1.3)]));
-            }
-            // For machines without fio.
-            (FILE, "uring", 64) => peers.push(Peer::new(pread(&work, runtime), [])),
-            _ => {}
+        if (place, backend, depth) == (FILE, "threads", 64) {
+            peers.push(Peer::new(Side::fio(work.fio(Engine::Psync)), [rate(0.8), cpu(1.3)]));
         }
-        let run = Run::new(&work.place.target, "randread", depth, runtime).with(&format!("--backend {backend}"));
-        let run = run.with(&work.place.words());
-        let runs = findings.compare(rounds, Side::stress(name, run), peers)?;
+        let runs = findings.compare(rounds, work.ours(name, &format!("--backend {backend}")), peers)?;
         let at = f64::from(depth);
         let (ours, theirs) = (format!("{backend}, {}", work.place.said), engine.said());
         sweep.runs(&ours, OURS, at, &runs.ours, |run| run.iops);
@@ -187,18 +188,6 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
     let here = "each of our backends beside the program that does the same, on a file; the best one on a segment too";
     findings.charts.extend(sweep.chart("", here));
     Ok(())
-}
-
-/// Threads of ours, each in a loop of O_DIRECT pread(2).
-fn pread(work: &Work<'_>, runtime: Duration) -> Side {
-    let job = bare::Pread {
-        path: work.place.path.clone(),
-        offset: work.place.offset,
-        len: work.place.bytes,
-        threads: work.depth,
-        runtime_ms: runtime.as_millis() as u64,
-    };
-    Side::worker(format!("{} pread threads", work.depth), Job::Pread(job))
 }
 
 /// 4 KiB random direct writes, 64 in flight. Many writes to one object must go on side by side: where each waits for the object's
@@ -408,7 +397,12 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
             let writes = Count::new("writes of the device a request", "device_writes", |run, cache| {
                 cache.device_writes as f64 / run.requests as f64
             });
-            findings.counted(&runs.ours, &[writes.at_most(1.0), device_reads(0.0)]);
+            // Who waits for one page is not woken for another's (seed 001 §7.2).
+            let in_vain = Count::new("iterations in vain", "spurious_wakeups", |_, cache| {
+                cache.spurious_wakeups as f64
+            });
+            let counts = [writes.at_most(1.0), device_reads(0.0), in_vain.at_most(0.0)];
+            findings.counted(&runs.ours, &counts);
             if place.said == "file" && rw == Rw::RandomWrite {
                 megabytes(
                     &mut sweep,
@@ -480,16 +474,76 @@ pub(super) fn service(setting: &Setting, findings: &mut Findings) -> Result<(), 
     let place = Site::segment(setting, "service", setting.working_set)?;
     findings.lines.push(working_set(setting, ",", (runtime, rounds)));
     for depth in [16, DEPTH] {
-        let run = || Run::new(&place.target, "randread", depth, runtime);
-        let embedded = Side::stress("ours in the caller's thread".into(), run());
-        findings.compare(
-            rounds,
-            Side::stress(format!("through a service, depth {depth}"), run().with("--service")),
-            vec![Peer {
-                also: &[Figure::ContextSwitches, Figure::P50, Figure::P99],
-                ..Peer::new(embedded, [rate(0.95)])
-            }],
-        )?;
+        let work = Work::new(&place, Rw::RandomRead, 4, depth, Some(runtime));
+        let peer = Peer {
+            also: &[Figure::ContextSwitches, Figure::P50, Figure::P99],
+            ..Peer::new(work.ours("ours in the caller's thread", ""), [rate(0.95)])
+        };
+        let ours = work.ours(format!("through a service, depth {depth}"), "--service");
+        findings.compare(rounds, ours, vec![peer])?;
+    }
+    Ok(())
+}
+
+/// One direct read at a time, beside ioping, which is made for that question: what a request takes when nothing else is under way. The
+/// device's own time is in both, so what is compared is what each adds to it.
+pub(super) fn one_at_a_time(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
+    /// What is less than this cannot be told from the device's own drift.
+    const P50_AT_MOST: f64 = 1.03;
+    let (runtime, rounds) = setting.measuring();
+    let twice = "; ioping runs twice, once for the rate and the processor time, once for the time of each request";
+    findings
+        .lines
+        .push(working_set(setting, ", the next when the one before has ended;", (runtime, rounds)) + twice);
+    for place in &Site::to_read(setting, "one-at-a-time", setting.working_set)? {
+        let theirs = ioping::Job {
+            path: place.path.clone(),
+            offset: place.offset,
+            len: place.bytes,
+            runtime,
+        };
+        let theirs = Side {
+            name: "ioping".into(),
+            command: theirs.command_line(),
+            run: Box::new(move || theirs.run()),
+        };
+        let peer = Peer {
+            also: &[Figure::P99, Figure::ContextSwitches],
+            ..Peer::new(theirs, [Mark::at_most(Figure::P50, P50_AT_MOST)])
+        };
+        let ours = Work::new(place, Rw::RandomRead, 4, 1, Some(runtime)).ours(place.said, "");
+        findings.compare(rounds, ours, vec![peer])?;
+    }
+    Ok(())
+}
+
+/// Seed 004 §4: many requests in one call. 4 KiB random direct reads, 64 in flight, handed over 1 to 64 at a time and awaited as many at a
+/// time: what a submission costs, and what is saved when requests share it.
+pub(super) fn batches(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
+    let (runtime, rounds) = setting.either((Duration::from_millis(200), 1), (Duration::from_millis(400), 3));
+    let bytes = setting.either(setting.working_set / 4, setting.working_set).max(MIB);
+    let file = Site::file_to_read(setting, "batches", bytes)?;
+    findings.lines.push(format!(
+        "4 KiB random direct reads of {} MiB, {DEPTH} in flight, handed over and awaited N at a time; {rounds} rounds of {} ms a side, \
+         median of the ratios",
+        file.bytes / MIB,
+        runtime.as_millis()
+    ));
+    let work = Work::new(&file, Rw::RandomRead, 4, DEPTH, Some(runtime));
+    let ours = |name: &str, batch: u32| Side::stress(name.into(), work.run(&format!("--batch {batch}")).posting());
+    let swept: &[u32] = setting.either(&[1, 16, DEPTH], &[1, 2, 4, 8, 16, 32, DEPTH]);
+    for &batch in swept {
+        let words = format!("--iodepth_batch_submit={batch} --iodepth_batch_complete_min={batch}");
+        let mut peers = vec![Peer::new(
+            Side::fio(work.fio(Engine::IoUring).with(&words)),
+            [rate(0.97)],
+        )];
+        if batch > 1 {
+            peers.push(Peer::new(ours("ours, one at a time", 1), []));
+        }
+        let turns = findings.compare(rounds, ours(&format!("{batch} at a time"), batch), peers)?;
+        let calls = middle(&turns.ours, |run| run.system_calls_per_request.unwrap_or(f64::NAN));
+        findings.count("system calls a request", "system_calls", calls, None);
     }
     Ok(())
 }

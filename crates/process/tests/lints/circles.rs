@@ -32,7 +32,7 @@ const LEFT: &[(&str, &str)] = &[
     ("measure", "figures/child figures/runner figures/worker latency/schedulers"),
     ("measure", "latency/charts latency/posted latency/sheets"),
     ("measure", "latency/log/mod latency/log/show"),
-    ("measure", "report/mod report/beside report/comparison report/findings report/machine report/progress report/promises report/run report/summary report/target report/terminal"),
+    ("measure", "report/mod report/beside report/comparison report/findings report/machine report/progress report/promises report/run report/target report/terminal report/terminal/lines"),
     ("measure", "report/page/experiment report/page/head report/page/ratios"),
     ("sim", "engine/mod engine/life"),
     ("sim", "explore/mod explore/trial"),

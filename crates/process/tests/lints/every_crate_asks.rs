@@ -69,7 +69,6 @@ const THROUGH_PROC: &[(&str, &str)] = &[
         "a second description of the same inode; by its path without",
     ),
     ("measure/src/report/brokers.rs", "the threads of another process"),
-    ("measure/src/report/ext2.rs", "a test"),
     ("measure/src/report/machine.rs", "what the machine is"),
     ("measure/src/report/memory_cgroup.rs", "where the control groups are"),
     (

@@ -3,6 +3,7 @@
 
 use crate::report::record::{Experiment, Row};
 use crate::report::run::is_end;
+use crate::report::terminal::cut;
 
 /// One line of the table, as text.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Line {
             .theirs
             .map_or_else(String::new, |value| format!(" {}", short(value, "")));
         // The name gives way: the figure is read.
-        let name = crate::report::terminal::cut(&spoken(&row.peer), 20_usize.saturating_sub(theirs.chars().count()));
+        let name = cut(&spoken(&row.peer), 20_usize.saturating_sub(theirs.chars().count()));
         let verdict = match (row.holds, &row.skipped) {
             (_, Some(_)) => "skipped",
             (Some(true), _) => "holds",
@@ -152,7 +153,7 @@ pub(super) fn share(wanted: &[usize], room: usize) -> Vec<usize> {
 }
 
 /// A number of three digits, with its unit.
-pub(super) fn short(value: f64, unit: &str) -> String {
+pub(in crate::report) fn short(value: f64, unit: &str) -> String {
     let size = value.abs();
     let said = match size {
         _ if !value.is_finite() => return "-".into(),
