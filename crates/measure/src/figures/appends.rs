@@ -7,13 +7,11 @@ use baio_stress::{Latency, Measurement};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::figures::child::{own_command_line, run_own};
+use crate::figures::command_line::CommandLine;
 
 /// Durable appends from one side; a request is a record.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
-    words: Vec<String>,
-}
+pub(crate) struct Run(CommandLine);
 
 /// What of the command's answer is used.
 #[derive(Deserialize)]
@@ -40,20 +38,17 @@ impl Run {
         let mut words = vec!["latency".to_owned(), path.display().to_string()];
         words.extend(line.split_whitespace().map(str::to_owned));
         words.extend(["--runtime".to_owned(), format!("{}ms", runtime.as_millis())]);
-        Run { words }
+        Run(CommandLine::own(words))
     }
 
     /// The command, as a shell would be given it.
     pub(crate) fn command_line(&self) -> String {
-        own_command_line(&self.words)
+        self.0.to_string()
     }
 
     /// Runs it. The costs are of the time that is measured: what making a log takes is none of theirs.
     pub(crate) fn run(&self) -> Result<Measurement, String> {
-        let finished = run_own(&self.words).map_err(|error| format!("start latency: {error}"))?;
-        if !finished.success {
-            return Err(finished.stderr.trim().to_owned());
-        }
+        let finished = self.0.finish()?;
         let measured = measurement(&finished.stdout).map_err(|error| format!("the output of latency: {error}"))?;
         Ok(Measurement {
             rss_bytes: finished.rss_bytes,

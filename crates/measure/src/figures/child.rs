@@ -12,7 +12,6 @@ use baio_stress::costs::Costs;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::figures::interrupt::{self, Interrupted, Running};
-use crate::figures::quoted;
 use crate::figures::runner::{self, Told};
 
 /// What a finished process printed and cost.
@@ -37,19 +36,6 @@ impl Finished {
         to.cpu_less_start_us_per_request = start.map(|start| each(self.costs.cpu.saturating_sub(start)));
         to.context_switches_per_request = self.costs.context_switches as f64 / requests;
     }
-}
-
-/// This program with other words, as a shell would be given it.
-pub(crate) fn own_command_line(words: &[String]) -> String {
-    let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
-    let program = quoted(&program.to_string_lossy());
-    let words = words.iter().map(|word| quoted(word));
-    std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// Runs this program with other words to its end.
-pub(crate) fn run_own(words: &[String]) -> std::io::Result<Finished> {
-    run(Command::new(std::env::current_exe()?).args(words))
 }
 
 /// A process ends with this one, also where this one is killed and can tell it nothing (PR_SET_PDEATHSIG):

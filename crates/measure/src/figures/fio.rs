@@ -7,7 +7,8 @@ use std::time::Duration;
 use baio_stress::{Latency, Measurement, Rw};
 use serde_json::Value;
 
-use crate::figures::{child, quoted, start_up};
+use crate::figures::command_line::CommandLine;
+use crate::figures::{quoted, start_up};
 
 /// How fio carries its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,16 +187,13 @@ impl Job {
         command
     }
 
-    fn process(&self) -> std::io::Result<child::Finished> {
-        let command = self.command();
-        child::run(Command::new(&command[0]).args(&command[1..]))
+    fn line(&self) -> CommandLine {
+        CommandLine::of(self.command())
     }
 
     /// The command, as a shell would be given it.
     pub(crate) fn command_line(&self) -> String {
-        let command = self.command();
-        let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
-        words.join(" ")
+        self.line().to_string()
     }
 }
 
@@ -212,14 +210,7 @@ pub(crate) fn version() -> Option<String> {
 
 /// Runs fio; the processor time is the whole process's, as on our side.
 pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
-    let finished = job.process().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "fio is not installed".to_owned(),
-        _ => format!("fio: {error}"),
-    })?;
-    if !finished.success {
-        let said = finished.stderr.lines().next().unwrap_or("it failed without a word");
-        return Err(said.to_owned());
-    }
+    let finished = job.line().finish()?;
     if !job.has_carried(&finished.stderr) {
         let said = finished.stderr.lines().find(|line| line.starts_with("baio "));
         let said = said.unwrap_or("it says nothing");
@@ -228,7 +219,7 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let mut measured = parse(job, &finished.stdout)?;
     let start = start_up::cost(&job.kind(), || {
         let ms = start_up::RUNTIME.as_millis();
-        job.clone().with(&format!("--runtime={ms}ms")).process()
+        job.clone().with(&format!("--runtime={ms}ms")).line().process()
     });
     finished.charge(&mut measured, Some(start));
     measured.rss_bytes = finished.rss_bytes;

@@ -5,12 +5,12 @@
 //! distribution are.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use baio_stress::{Measurement, Recorder};
 
-use crate::figures::{child, quoted, start_up};
+use crate::figures::command_line::CommandLine;
+use crate::figures::start_up;
 
 /// Numbers of a line: of earlier versions it has others, in other units.
 const COLUMNS: usize = 10;
@@ -55,47 +55,27 @@ impl Line {
 }
 
 impl Job {
-    fn words(&self, told: &str, runtime: Duration) -> Vec<String> {
+    fn line(&self, told: &str, runtime: Duration) -> CommandLine {
         let mut words = ["ioping", "-D", "-q", told, "-i0", "-s4k"].map(str::to_owned).to_vec();
         words.push(format!("-o{}", self.offset));
         words.push(format!("-S{}", self.len));
         words.push(format!("-w{}ms", runtime.as_millis()));
         words.push(self.path.display().to_string());
-        words
+        CommandLine::of(words)
     }
 
     /// Both commands, as a shell would be given them.
     pub(crate) fn command_line(&self) -> String {
-        let line = |told| {
-            let words = self.words(told, self.runtime);
-            words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-        };
+        let line = |told| self.line(told, self.runtime);
         format!("{} && {}", line(IN_SUM), line(EACH))
-    }
-
-    fn process(&self, told: &str, runtime: Duration) -> std::io::Result<child::Finished> {
-        let words = self.words(told, runtime);
-        child::run(Command::new(&words[0]).args(&words[1..]))
-    }
-
-    fn finish(&self, told: &str) -> Result<child::Finished, String> {
-        let finished = self.process(told, self.runtime).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => "ioping is not installed".to_owned(),
-            _ => format!("ioping: {error}"),
-        })?;
-        if !finished.success {
-            let said = finished.stderr.lines().next().unwrap_or("it failed without a word");
-            return Err(format!("ioping: {said}"));
-        }
-        Ok(finished)
     }
 
     /// Runs it both ways.
     pub(crate) fn run(&self) -> Result<Measurement, String> {
-        let whole = self.finish(IN_SUM)?;
-        let each = self.finish(EACH)?;
+        let whole = self.line(IN_SUM, self.runtime).finish()?;
+        let each = self.line(EACH, self.runtime).finish()?;
         let mut measured = parse(&whole.stdout, &each.stdout)?;
-        let start = start_up::cost("ioping", || self.process(IN_SUM, start_up::RUNTIME));
+        let start = start_up::cost("ioping", || self.line(IN_SUM, start_up::RUNTIME).process());
         whole.charge(&mut measured, Some(start));
         measured.rss_bytes = whole.rss_bytes;
         Ok(measured)

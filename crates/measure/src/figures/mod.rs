@@ -8,6 +8,7 @@ use baio_stress::Measurement;
 
 pub(crate) mod appends;
 pub(crate) mod child;
+pub(crate) mod command_line;
 pub(crate) mod dd;
 pub(crate) mod fio;
 pub(crate) mod interrupt;

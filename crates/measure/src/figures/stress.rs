@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use baio_stress::Measurement;
 
-use crate::figures::{child, start_up};
+use crate::figures::command_line::CommandLine;
+use crate::figures::start_up;
 
 /// A run of `baio stress` with `--json`: requests of 4 KiB for a while, or to each block once.
 #[derive(Clone, Debug)]
@@ -74,8 +75,7 @@ impl Run {
         self
     }
 
-    /// The words of the command.
-    fn words(&self) -> Vec<String> {
+    fn line(&self) -> CommandLine {
         let mut words: Vec<String> = ["stress", &self.target, "--rw", &self.rw].map(str::to_owned).into();
         words.extend(["--depth".to_owned(), self.depth.to_string()]);
         if let Some(runtime) = self.runtime {
@@ -84,20 +84,17 @@ impl Run {
         words.extend(self.one_turn.then(|| "--one-turn".to_owned()));
         words.push("--json".to_owned());
         words.extend(self.further.iter().cloned());
-        words
+        CommandLine::own(words)
     }
 
     /// The command, as a shell would be given it.
     pub(crate) fn command_line(&self) -> String {
-        child::own_command_line(&self.words())
+        self.line().to_string()
     }
 
     /// Runs it; its costs are the whole process's, as on the other side.
     pub(crate) fn run(&self) -> Result<Measurement, String> {
-        let finished = self.process().map_err(|error| format!("start stress: {error}"))?;
-        if !finished.success {
-            return Err(finished.stderr.trim().to_owned());
-        }
+        let finished = self.line().finish()?;
         let mut measured: Measurement =
             serde_json::from_str(&finished.stdout).map_err(|error| format!("the output of stress: {error}"))?;
         // Buffers and threads are made by number; everything else that starts does so at any depth.
@@ -108,15 +105,11 @@ impl Run {
                     runtime: Some(start_up::RUNTIME),
                     ..self.clone()
                 };
-                short.process()
+                short.line().process()
             })
         });
         finished.charge(&mut measured, start);
         Ok(measured)
-    }
-
-    fn process(&self) -> std::io::Result<child::Finished> {
-        child::run_own(&self.words())
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
+use crate::figures::command_line::CommandLine;
 use crate::figures::runner;
 use crate::latency::schedulers;
 use crate::program;
@@ -105,7 +106,7 @@ fn work(job: Job) -> Result<Value, String> {
 /// The command that [`run`] gives, as a shell would be given it.
 pub(crate) fn command_line(job: &Job) -> String {
     let json = serde_json::to_string(job).unwrap_or_default();
-    child::own_command_line(&[COMMAND.to_owned(), json])
+    CommandLine::own([COMMAND.to_owned(), json]).to_string()
 }
 
 /// Runs a job in a process of its own; its costs are the whole process's.

@@ -10,7 +10,7 @@ use baio_console::device::Device;
 use baio_console::failure::Failure;
 use serde_json::{Value, json};
 
-use crate::figures::child::{own_command_line, run_own};
+use crate::figures::command_line::CommandLine;
 use crate::report::Setting;
 use crate::report::comparison::Findings;
 use crate::report::work_dir::done_with;
@@ -25,44 +25,40 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
 }
 
 fn on_this_device(path: &Path, findings: &mut Findings) -> Result<(), Failure> {
-    let words = |further: &[&str]| -> Vec<String> {
+    let line = |further: &[&str]| {
         let target = path.display().to_string();
         let words = ["latency", &target, "--writes", "1000", "--size", "8M", "--json"];
-        words.iter().chain(further).map(|word| (*word).to_owned()).collect()
+        CommandLine::own(words.iter().chain(further).map(|word| (*word).to_owned()))
     };
     let device = path.parent().and_then(|dir| Device::under(dir).ok().flatten());
     let may_choose = rustix::process::geteuid().is_root() && device.is_some_and(|device| device.schedulers.len() > 1);
     if may_choose {
-        let words = words(&["--schedulers"]);
-        match told(&words) {
+        let line = line(&["--schedulers"]);
+        match told(&line) {
             Ok(told) => {
-                note(&words, &told, findings);
+                note(&line, &told, findings);
                 return Ok(());
             }
             Err(reason) => findings.skip("as written, with each scheduler", &reason),
         }
     }
-    let words = words(&[]);
-    let told = told(&words).map_err(|said| {
+    let line = line(&[]);
+    let told = told(&line).map_err(|said| {
         Failure::new("report", "EIO", said)
-            .on(own_command_line(&words))
+            .on(line.to_string())
             .needing("our own side to run")
             .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
     })?;
-    note(&words, &told, findings);
+    note(&line, &told, findings);
     Ok(())
 }
 
-fn told(words: &[String]) -> Result<Value, String> {
-    let finished = run_own(words).map_err(|error| format!("start latency: {error}"))?;
-    if !finished.success {
-        return Err(finished.stderr.trim().to_owned());
-    }
+fn told(line: &CommandLine) -> Result<Value, String> {
+    let finished = line.finish()?;
     serde_json::from_str(&finished.stdout).map_err(|error| format!("the output of latency: {error}"))
 }
 
-fn note(words: &[String], told: &Value, findings: &mut Findings) {
-    let command = own_command_line(words);
+fn note(line: &CommandLine, told: &Value, findings: &mut Findings) {
     findings.errors += told["errors"].as_u64().unwrap_or(0);
     findings.lines.push(format!(
         "as written: {WRITES} writes of {} bytes, linear, posted at once; durability: {}, for {}",
@@ -91,7 +87,7 @@ fn note(words: &[String], told: &Value, findings: &mut Findings) {
     }
     findings.parts.push(json!({
         "part": "as written",
-        "command": command,
+        "command": line.to_string(),
         "durability": told["durability"],
         "below": told["below"],
         "writes": runs,

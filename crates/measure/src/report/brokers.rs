@@ -12,7 +12,8 @@ use baio_console::failure::Failure;
 use baio_stress::Measurement;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::figures::child::{ends_with_this, own_command_line};
+use crate::figures::child::ends_with_this;
+use crate::figures::command_line::CommandLine;
 use crate::figures::interrupt::Running;
 use crate::figures::stress::Run;
 use crate::report::Setting;
@@ -82,7 +83,7 @@ fn served(place: &Site, socket: &Path, name: String, mode: &str, depth: u32, run
     let (volume, socket) = (place.path.clone(), socket.to_owned());
     Side {
         name,
-        command: format!("{} & {}", own_command_line(&words), stress.command_line()),
+        command: format!("{} & {}", CommandLine::own(words), stress.command_line()),
         run: Box::new(move || {
             let mut broker = Broker::start(&volume, &socket)?;
             let before = broker.processor_time();

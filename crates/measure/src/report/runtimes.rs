@@ -1,14 +1,13 @@
 //! The same reads by other asynchronous runtimes: the programs of `benches/peers`, where they have been built beside this one.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use baio_console::failure::Failure;
 use baio_stress::Measurement;
 use serde::Deserialize;
 
-use crate::figures::{child, quoted};
+use crate::figures::command_line::CommandLine;
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{cpu, rate};
@@ -58,21 +57,16 @@ fn built() -> Option<PathBuf> {
 }
 
 fn side(program: PathBuf, name: String, file: &Path, depth: u32, runtime: Duration) -> Side {
-    let mut words = vec![file.display().to_string()];
+    let mut words = vec![program.display().to_string(), file.display().to_string()];
     words.extend(["--depth".to_owned(), depth.to_string()]);
     words.extend(["--seconds".to_owned(), runtime.as_secs_f64().to_string()]);
-    let line = std::iter::once(program.display().to_string()).chain(words.iter().cloned());
-    let command = line.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+    let line = CommandLine::of(words);
     Side {
         name,
-        command,
+        command: line.to_string(),
         run: Box::new(move || {
-            let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", program.display());
-            let finished = child::run(Command::new(&program).args(&words)).map_err(|error| failed(&error))?;
-            if !finished.success {
-                return Err(failed(&finished.stderr.trim()));
-            }
-            let told: Told = serde_json::from_str(&finished.stdout).map_err(|error| failed(&error))?;
+            let told: Told =
+                serde_json::from_str(&line.finish()?.stdout).map_err(|error| format!("{line}: {error}"))?;
             Ok(told.into())
         }),
     }

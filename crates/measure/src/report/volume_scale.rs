@@ -9,16 +9,15 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
 
 use baio::Format;
 use baio_console::failure::Failure;
 use baio_storage::segment::layout::Layout;
 use serde_json::json;
 
+use crate::figures::command_line::CommandLine;
 use crate::figures::worker::many_segments::{Filled, Job, Use, Used};
-use crate::figures::{child, median, quoted, worker};
+use crate::figures::{median, worker};
 use crate::report::comparison::Findings;
 use crate::report::marks::Bound;
 use crate::report::work_dir::done_with;
@@ -135,28 +134,23 @@ impl Scale<'_> {
             close: false,
             ..look.clone()
         };
-        let mut dd = Command::new("dd");
-        dd.arg(format!("if={}", look.path.display()))
-            .args([
-                "of=/dev/null",
-                "bs=1M",
-                "iflag=direct,skip_bytes,count_bytes",
-                "status=none",
-            ])
-            .arg(format!("skip={}", layout.table_at()))
-            .arg(format!("count={}", layout.table_bytes()));
-        let words = |word: &std::ffi::OsStr| quoted(&word.to_string_lossy());
-        let command: Vec<String> = dd.get_args().map(words).collect();
-        self.0.lines.push(format!("the peer: dd {}", command.join(" ")));
+        let dd = CommandLine::of(vec![
+            "dd".to_owned(),
+            format!("if={}", look.path.display()),
+            "of=/dev/null".to_owned(),
+            "bs=1M".to_owned(),
+            "iflag=direct,skip_bytes,count_bytes".to_owned(),
+            "status=none".to_owned(),
+            format!("skip={}", layout.table_at()),
+            format!("count={}", layout.table_bytes()),
+        ]);
+        self.0.lines.push(format!("the peer: {dd}"));
         let _: Used = ask(&Job::Use(dirty.clone()))?;
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            let begun = Instant::now();
-            let finished = child::run(&dd).map_err(|error| Failure::from_io("report", &error).on("dd"))?;
-            let dd_seconds = begun.elapsed().as_secs_f64();
-            if !finished.success {
-                return Err(Failure::new("report", "EIO", finished.stderr.trim().to_owned()).on("dd"));
-            }
+            let finished = dd.finish();
+            let finished = finished.map_err(|said| Failure::new("report", "EIO", said).on("dd"))?;
+            let dd_seconds = finished.elapsed.as_secs_f64();
             let used: Used = ask(&Job::Use(dirty.clone()))?;
             let rate = |seconds: f64| layout.table_bytes() as f64 / seconds;
             rates.push(rate(used.open_seconds));
