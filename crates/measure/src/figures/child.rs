@@ -1,7 +1,5 @@
 //! Another process, run to its end, and what it has cost. A process of its own runs it (`runner.rs`).
 
-#![allow(unsafe_code)]
-
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -9,10 +7,10 @@ use std::time::Duration;
 
 use baio_stress::Measurement;
 use baio_stress::costs::Costs;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::Pid;
 
 use crate::figures::interrupt::{self, Interrupted, Running};
-use crate::figures::runner::{self, Told};
+use crate::figures::runner::{self, Told, ends_with_this};
 
 /// What a finished process printed and cost.
 #[derive(Debug)]
@@ -36,25 +34,6 @@ impl Finished {
         to.cpu_less_start_us_per_request = start.map(|start| each(self.costs.cpu.saturating_sub(start)));
         to.context_switches_per_request = self.costs.context_switches as f64 / requests;
     }
-}
-
-/// A process ends with this one, also where this one is killed and can tell it nothing (PR_SET_PDEATHSIG):
-/// SIGTERM then, so that it closes what it has open. More exactly it ends with the thread that starts it.
-pub(crate) fn ends_with_this(command: &mut Command) -> &mut Command {
-    let parent = std::process::id();
-    let before_it_begins = move || {
-        set_parent_process_death_signal(Some(Signal::TERM))?;
-        // Without this one it would wait for a signal that has been sent already.
-        match getppid() {
-            Some(now) if now.as_raw_nonzero().get().unsigned_abs() != parent => {
-                Err(std::io::Error::from_raw_os_error(libc::ESRCH))
-            }
-            // None: the parent is of another PID namespace, and this cannot be told.
-            _ => Ok(()),
-        }
-    };
-    // SAFETY: between fork and exec only two system calls are made; nothing is allocated, and no lock is taken.
-    unsafe { command.pre_exec(before_it_begins) }
 }
 
 /// Runs a command to its end.
@@ -81,7 +60,31 @@ pub(crate) fn run(command: &Command) -> std::io::Result<Finished> {
     drop(running);
     // What one printed that was ended is no measurement.
     interrupt::check().map_err(interrupted)?;
-    Told::read(&text_of(&mut tells))?.finished(stdout, stderr)
+    finished(Told::read(&text_of(&mut tells))?, stdout, stderr)
+}
+
+/// What the runner has told, with what the command has printed.
+fn finished(told: Told, stdout: String, stderr: String) -> std::io::Result<Finished> {
+    match told {
+        Told::Refused { errno } => Err(std::io::Error::from_raw_os_error(errno)),
+        Told::Ended {
+            status,
+            cpu_ns,
+            context_switches,
+            elapsed_ns,
+            memory_bytes,
+        } => Ok(Finished {
+            success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+            stdout,
+            stderr,
+            costs: Costs {
+                cpu: Duration::from_nanos(cpu_ns),
+                context_switches,
+            },
+            elapsed: Duration::from_nanos(elapsed_ns),
+            rss_bytes: Some(memory_bytes),
+        }),
+    }
 }
 
 /// All that comes, as far as it is text.

@@ -13,6 +13,7 @@ pub(crate) mod dd;
 pub(crate) mod fio;
 pub(crate) mod interrupt;
 pub(crate) mod ioping;
+pub(crate) mod job;
 pub(crate) mod runner;
 pub(crate) mod start_up;
 pub(crate) mod stress;

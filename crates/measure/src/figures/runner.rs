@@ -9,15 +9,16 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use baio_stress::costs::Costs;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figures::child::{Finished, ends_with_this};
-use crate::figures::worker;
+use crate::figures::job;
 
 /// What differs from this process's own environment. The words of the command stand behind the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,8 +52,7 @@ pub(super) fn command(command: &Command) -> io::Result<Command> {
         .get_envs()
         .map(|(name, value)| Ok((text(name)?, value.map(text).transpose()?)))
         .collect::<io::Result<Vec<_>>>()?;
-    let job = worker::Job::Runner(Runner { environment });
-    let mut runner = worker::command(&job).map_err(io::Error::other)?;
+    let mut runner = job::command("Runner", &Runner { environment }).map_err(io::Error::other)?;
     runner.arg(command.get_program()).args(command.get_args());
     if let Some(directory) = command.get_current_dir() {
         runner.current_dir(directory);
@@ -63,7 +63,7 @@ pub(super) fn command(command: &Command) -> io::Result<Command> {
 impl Runner {
     /// All that the runner does.
     pub(crate) fn run(&self) -> Result<Value, String> {
-        let mut words = std::env::args_os().skip(worker::WORDS);
+        let mut words = std::env::args_os().skip(job::WORDS);
         let mut command = Command::new(words.next().ok_or("no command to be run")?);
         command.args(words).stdin(Stdio::null());
         for (name, value) in &self.environment {
@@ -103,30 +103,6 @@ impl Told {
     pub(super) fn read(text: &str) -> io::Result<Told> {
         serde_json::from_str(text).map_err(|_| io::Error::other("whoever ran it ended before it"))
     }
-
-    /// With what the command has printed.
-    pub(super) fn finished(self, stdout: String, stderr: String) -> io::Result<Finished> {
-        match self {
-            Told::Refused { errno } => Err(io::Error::from_raw_os_error(errno)),
-            Told::Ended {
-                status,
-                cpu_ns,
-                context_switches,
-                elapsed_ns,
-                memory_bytes,
-            } => Ok(Finished {
-                success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-                stdout,
-                stderr,
-                costs: Costs {
-                    cpu: Duration::from_nanos(cpu_ns),
-                    context_switches,
-                },
-                elapsed: Duration::from_nanos(elapsed_ns),
-                rss_bytes: Some(memory_bytes),
-            }),
-        }
-    }
 }
 
 /// The standard library's `wait` throws the costs away.
@@ -145,4 +121,23 @@ fn wait4(pid: u32) -> io::Result<(i32, libc::rusage)> {
             return Err(error);
         }
     }
+}
+
+/// A process ends with this one, also where this one is killed and can tell it nothing (PR_SET_PDEATHSIG):
+/// SIGTERM then, so that it closes what it has open. More exactly it ends with the thread that starts it.
+pub(crate) fn ends_with_this(command: &mut Command) -> &mut Command {
+    let parent = std::process::id();
+    let before_it_begins = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // Without this one it would wait for a signal that has been sent already.
+        match getppid() {
+            Some(now) if now.as_raw_nonzero().get().unsigned_abs() != parent => {
+                Err(std::io::Error::from_raw_os_error(libc::ESRCH))
+            }
+            // None: the parent is of another PID namespace, and this cannot be told.
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec only two system calls are made; nothing is allocated, and no lock is taken.
+    unsafe { command.pre_exec(before_it_begins) }
 }

@@ -1,8 +1,7 @@
 //! Sides of a comparison that no command of ours has, each in a process of its own: `baio` starts itself as `baio worker JOB` and
 //! reads the measurement that it prints. No help names that command, but whoever is shown it can run it.
 
-use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
 
 use baio_stress::Measurement;
 use baio_stress::costs::own_memory_max;
@@ -12,7 +11,7 @@ use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
 use crate::figures::command_line::CommandLine;
-use crate::figures::runner;
+use crate::figures::{job, runner};
 use crate::latency::schedulers;
 use crate::program;
 
@@ -60,24 +59,10 @@ pub(crate) enum Job {
     SchedulerGuard(schedulers::Guard),
 }
 
-/// The command by which the program knows that it is a worker.
-const COMMAND: &str = "worker";
-
-/// The words before those of the job's own: this program, that command, the job.
-pub(crate) const WORDS: usize = 3;
-
-/// Does this program ask for a job when it begins? One that does not, such as a test, would only do again what it does.
-static ASKS: AtomicBool = AtomicBool::new(false);
-
 /// The job of this process, if it is a worker.
 pub(crate) fn job_of_self() -> Option<Result<Job, String>> {
-    ASKS.store(true, Ordering::Relaxed);
-    let mut words = std::env::args_os().skip(1);
-    if words.next()? != COMMAND {
-        return None;
-    }
-    let job = words.next().unwrap_or_default();
-    Some(serde_json::from_str(&job.to_string_lossy()).map_err(|error| format!("the job of a {COMMAND}: {error}")))
+    let job = job::of_self()?;
+    Some(serde_json::from_str(&job).map_err(|error| format!("the job of a {}: {error}", job::COMMAND)))
 }
 
 /// All that a worker process does.
@@ -106,7 +91,7 @@ fn work(job: Job) -> Result<Value, String> {
 /// The command that [`run`] gives, as a shell would be given it.
 pub(crate) fn command_line(job: &Job) -> String {
     let json = serde_json::to_string(job).unwrap_or_default();
-    CommandLine::own([COMMAND.to_owned(), json]).to_string()
+    CommandLine::own([job::COMMAND.to_owned(), json]).to_string()
 }
 
 /// Runs a job in a process of its own; its costs are the whole process's.
@@ -122,20 +107,8 @@ pub(crate) fn ask<T: DeserializeOwned>(job: &Job) -> Result<T, String> {
     parse(&finish(job)?)
 }
 
-/// This program again, with a job.
-pub(crate) fn command(job: &Job) -> Result<Command, String> {
-    if !ASKS.load(Ordering::Relaxed) {
-        return Err("this program does no jobs of the report".into());
-    }
-    let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-    let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
-    let mut command = Command::new(program);
-    command.args([COMMAND, &json]);
-    Ok(command)
-}
-
 fn finish(job: &Job) -> Result<Finished, String> {
-    let finished = child::run(&command(job)?).map_err(|error| format!("start a worker: {error}"))?;
+    let finished = child::run(&job::command_of(job)?).map_err(|error| format!("start a worker: {error}"))?;
     if finished.success {
         Ok(finished)
     } else {

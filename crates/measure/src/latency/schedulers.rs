@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::COMMAND;
 use super::below::Below;
-use crate::figures::worker;
+use crate::figures::job;
 
 /// What the guard says when it is ready.
 const READY: &str = "ready";
@@ -131,7 +131,7 @@ impl Drop for Schedulers {
 
 impl Guard {
     fn start(&self) -> Result<Child, String> {
-        let mut command = worker::command(&worker::Job::SchedulerGuard(self.clone()))?;
+        let mut command = job::command("SchedulerGuard", self)?;
         // In a group of its own: ^C at the terminal is for the run.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = spawn(&mut command)?;

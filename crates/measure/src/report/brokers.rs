@@ -12,9 +12,9 @@ use baio_console::failure::Failure;
 use baio_stress::Measurement;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::figures::child::ends_with_this;
 use crate::figures::command_line::CommandLine;
 use crate::figures::interrupt::Running;
+use crate::figures::runner::ends_with_this;
 use crate::figures::stress::Run;
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};

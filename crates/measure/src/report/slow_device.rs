@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::figures::child::ends_with_this;
 use crate::figures::quoted;
+use crate::figures::runner::ends_with_this;
 use crate::report::loop_device::{self, LoopDevice};
 
 const TOOLS: [&str; 2] = ["nbdkit", "nbdfuse"];

@@ -29,7 +29,6 @@ const LEFT: &[(&str, &str)] = &[
     ("engine", "backend/uring engine/choice"),
     ("engine", "file file/open"),
     ("libaio", "on_ring on_ring/in_kernel"),
-    ("measure", "figures/child figures/runner figures/worker latency/schedulers"),
     ("measure", "latency/charts latency/posted latency/sheets"),
     ("measure", "latency/log/mod latency/log/show"),
     ("measure", "report/mod report/beside report/comparison report/findings report/machine report/progress report/promises report/run report/target report/terminal report/terminal/lines"),

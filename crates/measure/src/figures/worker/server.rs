@@ -103,7 +103,7 @@ impl Server {
             connections: self.connections,
             runtime_ms: self.runtime_ms,
         };
-        let mut command = super::command(&super::Job::Clients(job))?;
+        let mut command = crate::figures::job::command("Clients", &job)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn().map_err(|error| format!("start the clients: {error}"))
     }
