@@ -9,7 +9,7 @@
 //! | `request` | requests on handles, their outcomes, the status word |
 //! | `object` | opened segments and files |
 //! | `slot_map` | values by number, with generations |
-//! | `operation/` | create, open, resize, rename, delete, quota as state machines |
+//! | `operation/` | create, open, resize, rename, delete, quota and others, each an `async fn` that the core polls |
 //! | `volume/` | opening, healing, closing, formatting, inspecting |
 //! | [`cache`] | the page cache, without any I/O |
 //! | [`log`] | the durable log, without any I/O |

@@ -3,7 +3,7 @@
 use super::{Core, OperationId};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
-use crate::operation::defrag::{Defrag, DefragProgress, DefragReport};
+use crate::operation::defrag::{DefragProgress, DefragReport, defrag};
 use crate::operation::{Answer, Operation, Progress};
 
 impl Core {
@@ -42,6 +42,6 @@ impl Core {
 
     fn defrag_of(&self, who: Identity) -> Result<Operation> {
         let subject = self.whole_subject("defragment", who)?;
-        Ok(Operation::Defrag(Box::new(Defrag::new(subject))))
+        Ok(defrag(subject))
     }
 }

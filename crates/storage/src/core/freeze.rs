@@ -4,8 +4,8 @@ use super::requests::Way;
 use super::{Core, OperationId};
 use crate::error::Result;
 use crate::identity::Identity;
-use crate::operation::freeze::{FreezeId, FreezeVolume, Stillness};
-use crate::operation::{Event, Operation};
+use crate::operation::freeze::{FreezeId, Stillness, freeze};
+use crate::operation::{Event, Kind};
 use crate::request::{Owner, SegmentOp, SegmentRequest};
 use crate::slot_map::SlotKey;
 
@@ -26,7 +26,7 @@ impl Core {
     /// No volume; everything else is told by the answer: `Access`; or what the system said, and then nothing is frozen.
     pub fn begin_freeze(&mut self, who: Identity) -> Result<OperationId> {
         let subject = self.whole_subject("freeze", who)?;
-        Ok(self.begin(Operation::Freeze(FreezeVolume::new(subject))))
+        Ok(self.begin(freeze(subject)))
     }
 
     /// One who froze the volume needs that no more. With the last of them, what waited goes on. An old id does nothing.
@@ -53,8 +53,7 @@ impl Core {
     /// The volume is about to be closed: freezes end, those on their way too, and so do checks.
     pub(super) fn end_freezes(&mut self) {
         for index in self.running.indices() {
-            let is_one =
-                |running: &super::Running| matches!(running.operation(), Operation::Freeze(_) | Operation::Check(_));
+            let is_one = |running: &super::Running| running.kind().is_turned();
             let key = self.running.key_at(index);
             if key.and_then(|key| self.running.get(key)).is_some_and(is_one) {
                 self.step(index, Event::Turn);
@@ -68,7 +67,7 @@ impl Core {
         let freezes = self.running.indices().filter_map(|index| self.running.key_at(index));
         let is_freeze = |key: &SlotKey| {
             let running = self.running.get(*key);
-            running.is_some_and(|running| matches!(running.operation(), Operation::Freeze(_)) && !running.has_ended())
+            running.is_some_and(|running| running.kind() == Kind::Freezes && !running.has_ended())
         };
         self.next_turn.extend(freezes.filter(is_freeze));
         if self.freeze.on_its_way == Some(index) {
@@ -86,11 +85,7 @@ impl Core {
 
     /// Is this to be told to an operation only when everybody may write again?
     pub(super) fn is_put_off(&self, key: SlotKey, event: &Event) -> bool {
-        let reads = |key| {
-            self.running
-                .get(key)
-                .is_some_and(|running| running.operation().only_reads())
-        };
+        let reads = |key| self.running.get(key).is_some_and(|running| running.kind().only_reads());
         self.is_frozen() && !matches!(event, Event::Begin | Event::CalledOff) && !reads(key)
     }
 
@@ -160,7 +155,7 @@ impl Core {
 
     /// Has everything ended that may change the device?
     fn device_is_still(&self) -> bool {
-        let writes = |(_, running): (u32, &super::Running)| running.is_at_device() && !running.operation().only_reads();
+        let writes = |(_, running): (u32, &super::Running)| running.is_at_device() && !running.kind().only_reads();
         let mut requests = self.requests.writes_under_way();
         !self.running.iter().any(writes) && !requests.any(|(_, handle, _)| self.objects.address(handle).is_some())
     }

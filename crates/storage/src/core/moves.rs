@@ -3,8 +3,8 @@
 use super::{Core, OperationId};
 use crate::error::Result;
 use crate::identity::Identity;
-use crate::operation::moving::Move;
-use crate::operation::{Operation, Subject};
+use crate::operation::Subject;
+use crate::operation::moving::{Which, move_segment};
 use crate::segment::name::Key;
 use crate::volume::inspect::SegmentInfo;
 
@@ -15,7 +15,7 @@ impl Core {
     /// As [`Core::begin_create`].
     pub fn begin_move(&mut self, who: Identity, owner_uid: u32, name: &str, to: Option<u64>) -> Result<OperationId> {
         let subject = self.subject("move", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Move(Box::new(Move::new(subject, to)))))
+        Ok(self.begin(move_segment(subject, Which::Named(to))))
     }
 
     /// Moves a segment to the run of free blocks that begins with block `to`; without one, to the lowest run below it that
@@ -27,7 +27,7 @@ impl Core {
     /// system said: then the move stands where it stopped, and another one goes on from there.
     pub fn move_segment(&mut self, who: Identity, owner_uid: u32, name: &str, to: Option<u64>) -> Result<SegmentInfo> {
         let subject = self.subject("move", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Move(Box::new(Move::new(subject, to))))
+        self.run_on_segment(move_segment(subject, Which::Named(to)))
     }
 
     /// Goes on with the moves that a crash or a close left unfinished, while the core is turned for others.
@@ -45,8 +45,7 @@ impl Core {
                 who: Identity::new(0, 0),
                 object: format!("{name}, slot {} of bucket {}", at.slot, at.bucket),
             };
-            let moving = Move::unfinished(subject, at);
-            self.begin_alone(Operation::Move(Box::new(moving)));
+            self.begin_alone(move_segment(subject, Which::Unfinished(at)));
         }
     }
 

@@ -3,11 +3,10 @@
 use super::{Core, OperationId};
 use crate::error::Result;
 use crate::identity::{Identity, OwnershipChange};
-use crate::operation::Operation;
-use crate::operation::create::{Create, CreateOptions};
-use crate::operation::delete::Delete;
+use crate::operation::create::{CreateOptions, create};
+use crate::operation::delete::delete;
 use crate::operation::repeat::OperationName;
-use crate::operation::resize::{Resize, ResizeOptions};
+use crate::operation::resize::{ResizeOptions, resize};
 
 /// A repeat ([`OperationName::again`]) changes nothing: it is answered as done if the volume shows that it was, else it fails as `EINDETERMINATE`.
 impl Core {
@@ -24,7 +23,7 @@ impl Core {
         operation: OperationName,
     ) -> Result<OperationId> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Create(Create::new(subject, *options, operation))))
+        Ok(self.begin(create(subject, *options, operation)))
     }
 
     /// As [`Core::begin_delete`], under this name. A repeat is told of a segment of no size: the rest is forgotten.
@@ -39,7 +38,7 @@ impl Core {
         operation: OperationName,
     ) -> Result<OperationId> {
         let subject = self.subject("delete", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Delete(Delete::new(subject, operation))))
+        Ok(self.begin(delete(subject, operation)))
     }
 
     /// As [`Core::begin_resize`], under this name. What changes nothing leaves no trace.
@@ -55,7 +54,7 @@ impl Core {
         operation: OperationName,
     ) -> Result<OperationId> {
         let subject = self.subject("resize", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Resize(Resize::new(subject, *options, operation))))
+        Ok(self.begin(resize(subject, *options, operation)))
     }
 
     /// As [`Core::begin_rename`], under this name.

@@ -1,4 +1,4 @@
-//! Running operations: moves their state machines on, hands the table token round, and keeps their answers.
+//! Running operations: moves them on, hands the table token round, and keeps their answers.
 //!
 //! Any of them can be *called off*: by its owner, or because the core winds down. Whatever it is, if it waits for the token or for somebody's
 //! claim it ends at once ([`Event::CalledOff`]); what only looks ends at its next step, zeroes with those under way.
@@ -12,7 +12,7 @@ use super::Core;
 use super::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::holds::HoldId;
-use crate::operation::{Answer, Context, Event, Operation, Progress, Step};
+use crate::operation::{Answer, Context, Event, Kind, Operation, Progress, Shown, Step, waits};
 use crate::request::Handle;
 use crate::segment::probe::SlotAddress;
 use crate::slot_map::SlotKey;
@@ -80,11 +80,20 @@ impl Running {
 
     /// Ends it when it only waits? A move has its mark to write first, and asks for itself.
     fn may_end_waiting(&self) -> bool {
-        self.called_off && !self.operation.is_move()
+        self.called_off && !self.is_move()
     }
 
-    pub(super) fn operation(&self) -> &Operation {
-        &self.operation
+    /// What is seen of it.
+    pub(super) fn shown(&self) -> &Shown {
+        &self.operation.shown
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.operation.shown.kind
+    }
+
+    fn is_move(&self) -> bool {
+        self.kind() == Kind::Moves
     }
 
     pub(super) fn waits_for_stillness(&self) -> bool {
@@ -138,9 +147,7 @@ impl Core {
     /// How far an operation is. `None` while it does nothing that takes long, and for an id that is not valid any more.
     #[must_use]
     pub fn operation_progress(&self, id: &OperationId) -> Option<Progress> {
-        let running = self.running.get(id.0)?;
-        let block_size = self.volume.as_ref()?.block_size();
-        running.operation.progress(u64::from(block_size))
+        self.running.get(id.0)?.shown().progress()
     }
 
     /// Tells `watch` how far an operation is, at each of its steps.
@@ -159,7 +166,7 @@ impl Core {
         };
         running.left_alone = true;
         self.displaced.extend(running.waker.take());
-        if running.operation.only_reads() {
+        if running.kind().only_reads() {
             self.ends_early(key);
         }
         let Some(running) = self.running.get_mut(key) else {
@@ -186,8 +193,7 @@ impl Core {
             return self.step(key.index, Event::CalledOff);
         }
         // Others wait for the end of a freeze and of a check: these look at once whether anybody wants them.
-        let operation = self.running.get(key).map(Running::operation);
-        if matches!(operation, Some(Operation::Freeze(_) | Operation::Check(_))) {
+        if self.running.get(key).is_some_and(|running| running.kind().is_turned()) {
             self.next_turn.push(key);
         }
     }
@@ -198,7 +204,7 @@ impl Core {
         let keys = self.running.indices().filter_map(|index| self.running.key_at(index));
         let keys: Vec<SlotKey> = keys.collect();
         for running in self.running.values_mut() {
-            running.called_off |= !running.has_begun || running.operation.only_reads();
+            running.called_off |= !running.has_begun || running.kind().only_reads();
         }
         // All of them leave the line first: nobody gets a turn by another's end.
         let waiting: Vec<SlotKey> = keys.into_iter().filter(|key| self.stops_waiting(*key)).collect();
@@ -247,7 +253,7 @@ impl Core {
     /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
     /// take long: in the background it waits for memory that the very caller may hold.
     pub(super) fn operations_under_way(&self) -> bool {
-        let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
+        let counts = |running: &Running| running.answer.is_none() && !running.is_move();
         self.running.iter().any(|(_, running)| counts(running))
     }
 
@@ -321,7 +327,9 @@ impl Core {
             return None; // It has ended.
         }
         let mut has_token = self.token.is_with(index);
-        let mut context = Context {
+        let (mut event, mut waits_for) = (Some(event), None);
+        let Operation { subject, shown, story } = &mut running.operation;
+        let context = Context {
             engine: &mut self.engine,
             volume,
             objects: &mut self.objects,
@@ -337,10 +345,14 @@ impl Core {
             is_called_off: running.called_off,
             freeze: &mut self.freeze,
             under_way: &mut running.under_way,
+            subject,
+            shown,
+            event: &mut event,
+            waits_for: &mut waits_for,
         };
-        let step = running.operation.step(&mut context, event);
+        let step = waits::step(story, context);
         if let Some(watch) = &running.watch {
-            watch.set(running.operation.progress(u64::from(volume.block_size())));
+            watch.set(running.shown().progress());
         }
         let done = matches!(step, Step::Done(_));
         if done || !has_token {
@@ -382,7 +394,7 @@ impl Core {
             return Some((parent.index, Event::Answered(answer)));
         }
         self.fired.extend(running.waker.take());
-        let is_freeze = matches!(running.operation, Operation::Freeze(_));
+        let is_freeze = running.kind() == Kind::Freezes;
         if running.left_alone {
             self.running.remove(key);
             self.drop_answer(answer);
@@ -400,7 +412,7 @@ impl Core {
         let mut any = false;
         for key in std::mem::take(&mut self.with_threads) {
             match self.running.get(key).filter(|running| !running.has_ended()) {
-                Some(running) if running.operation.thread_is_over() => {
+                Some(running) if running.shown().thread_is_over() => {
                     any = true;
                     self.step(key.index, Event::Thread);
                 }
@@ -435,8 +447,8 @@ impl Core {
 
     fn wait_for_token(&mut self, index: u32) {
         if let Some(running) = self.running.at_mut(index) {
-            let uid = running.operation.subject().who.uid;
-            self.token.wait(uid, index, running.operation.taking());
+            let uid = running.operation.subject.who.uid;
+            self.token.wait(uid, index, running.shown().taking);
         }
     }
 
@@ -445,7 +457,7 @@ impl Core {
         let running = &self.running;
         let may_go = |index: u32| {
             let running = running.key_at(index).and_then(|key| running.get(key));
-            !is_frozen || running.is_some_and(|running| running.operation.only_reads())
+            !is_frozen || running.is_some_and(|running| running.kind().only_reads())
         };
         let index = self.token.grant(may_go)?;
         if let Some(running) = self.running.at_mut(index) {

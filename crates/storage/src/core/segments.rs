@@ -4,15 +4,15 @@ use super::{Core, OperationId};
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity, OwnershipChange, Sight};
 use crate::object::{ObjectState, Target};
-use crate::operation::check::CheckVolume;
-use crate::operation::create::{Create, CreateOptions};
-use crate::operation::delete::Delete;
-use crate::operation::list::List;
-use crate::operation::open::OpenSegment;
-use crate::operation::quota::SetQuota;
-use crate::operation::rename::Rename;
+use crate::operation::check::check;
+use crate::operation::create::{CreateOptions, create};
+use crate::operation::delete::delete;
+use crate::operation::list::list;
+use crate::operation::open::{open, open_known};
+use crate::operation::quota::set_quota;
+use crate::operation::rename::{change_ownership, rename};
 use crate::operation::repeat::OperationName;
-use crate::operation::resize::{Resize, ResizeOptions};
+use crate::operation::resize::{ResizeOptions, resize};
 use crate::operation::{Answer, Operation, Subject};
 use crate::request::Handle;
 use crate::segment::name::{Key, SegmentName};
@@ -33,7 +33,7 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<OperationId> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Create(Create::new(subject, *options, OperationName::NONE))))
+        Ok(self.begin(create(subject, *options, OperationName::NONE)))
     }
 
     /// Begins to delete a segment.
@@ -42,7 +42,7 @@ impl Core {
     /// As [`Core::begin_create`].
     pub fn begin_delete(&mut self, who: Identity, owner_uid: u32, name: &str) -> Result<OperationId> {
         let subject = self.subject("delete", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Delete(Delete::new(subject, OperationName::NONE))))
+        Ok(self.begin(delete(subject, OperationName::NONE)))
     }
 
     /// Begins to open a segment.
@@ -51,7 +51,7 @@ impl Core {
     /// As [`Core::begin_create`].
     pub fn begin_open(&mut self, who: Identity, owner_uid: u32, name: &str, access: Access) -> Result<OperationId> {
         let subject = self.subject("open", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Open(OpenSegment::new(subject, access))))
+        Ok(self.begin(open(subject, access)))
     }
 
     /// Begins to open the segment with this uuid and no other ([`SegmentInfo::uuid`]), whatever its name is now: `name` is the one that it
@@ -68,7 +68,7 @@ impl Core {
         uuid: [u8; 16],
     ) -> Result<OperationId> {
         let subject = self.subject("open", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Open(OpenSegment::known(subject, access, uuid))))
+        Ok(self.begin(open_known(subject, access, uuid)))
     }
 
     /// Begins to give a segment another size or reserve.
@@ -83,7 +83,7 @@ impl Core {
         options: &ResizeOptions,
     ) -> Result<OperationId> {
         let subject = self.subject("resize", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Resize(Resize::new(subject, *options, OperationName::NONE))))
+        Ok(self.begin(resize(subject, *options, OperationName::NONE)))
     }
 
     /// Begins to give a segment another name.
@@ -133,7 +133,7 @@ impl Core {
     /// by now; or what the system said.
     pub fn begin_check(&mut self, who: Identity) -> Result<OperationId> {
         let subject = self.whole_subject("check", who)?;
-        Ok(self.begin(Operation::Check(CheckVolume::new(subject))))
+        Ok(self.begin(check(subject)))
     }
 
     /// Begins to set what an owner may hold, in blocks and segments.
@@ -161,7 +161,7 @@ impl Core {
     }
 
     fn list_of(&self, who: Identity) -> Result<Operation> {
-        Ok(Operation::List(List::new(self.whole_subject("list", who)?)))
+        Ok(list(self.whole_subject("list", who)?))
     }
 
     /// The subject of what is about the whole volume.
@@ -191,7 +191,7 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<SegmentInfo> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Create(Create::new(subject, *options, OperationName::NONE)))
+        self.run_on_segment(create(subject, *options, OperationName::NONE))
     }
 
     /// Gives a segment another size or reserve; open handles see the new size at once. What is cut off is gone: when it grows
@@ -208,7 +208,7 @@ impl Core {
         options: &ResizeOptions,
     ) -> Result<SegmentInfo> {
         let subject = self.subject("resize", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Resize(Resize::new(subject, *options, OperationName::NONE)))
+        self.run_on_segment(resize(subject, *options, OperationName::NONE))
     }
 
     /// Gives a segment another name. Its handles stay valid.
@@ -231,7 +231,7 @@ impl Core {
         let subject = self.subject("rename", who, owner_uid, old)?;
         let object = self.object_name(owner_uid, new);
         let name = SegmentName::new(new).map_err(|error| Error::new("rename", &object, error))?;
-        Ok(Operation::Rename(Rename::new(subject, name, object, operation)))
+        Ok(rename(subject, name, object, operation))
     }
 
     /// Gives a segment another owner, group or mode. Its handles stay valid, and may do what they could: rights are looked at when
@@ -263,7 +263,7 @@ impl Core {
     ) -> Result<Operation> {
         let subject = self.subject("change the ownership of", who, owner_uid, name)?;
         let object = self.object_name(change.owner_uid.unwrap_or(owner_uid), name);
-        Ok(Operation::Rename(Rename::of_owner(subject, change, object, operation)))
+        Ok(change_ownership(subject, change, object, operation))
     }
 
     /// Sets what an owner may hold, in blocks and segments; uid 0 may, and the user that the volume's file belongs to. The limits of
@@ -294,7 +294,7 @@ impl Core {
             who,
             object: self.account_name(uid),
         };
-        Ok(Operation::Quota(SetQuota::new(subject, limits)))
+        Ok(set_quota(subject, limits))
     }
 
     /// What an owner holds and may hold, in blocks and segments; what is promised to operations under way counts. Owners see
@@ -322,7 +322,7 @@ impl Core {
     /// `NotFound`, `Access`; or what the system said.
     pub fn delete(&mut self, who: Identity, owner_uid: u32, name: &str) -> Result<SegmentInfo> {
         let subject = self.subject("delete", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Delete(Delete::new(subject, OperationName::NONE)))
+        self.run_on_segment(delete(subject, OperationName::NONE))
     }
 
     /// Opens a segment.
@@ -338,7 +338,7 @@ impl Core {
     ) -> Result<(Handle, SegmentInfo)> {
         let subject = self.subject("open", who, owner_uid, name)?;
         let object = subject.object.clone();
-        match self.run_operation(Operation::Open(OpenSegment::new(subject, access)))? {
+        match self.run_operation(open(subject, access))? {
             Answer::Opened(handle, info) => Ok((handle, info)),
             _ => Err(Error::new("open", object, Fault::NotFound)),
         }

@@ -8,116 +8,105 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baio_engine::{Doorbell, Errno, Kind};
+use baio_engine::{Doorbell, Errno, Kind as FileKind};
 
 use crate::error::{Error, Fault, Result as CoreResult};
-use crate::identity::Sight;
-use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::operation::waits::{Threaded, thread, thread_still, token, with};
+use crate::operation::{Answer, Context, Failed, Kind, Operation, Subject, Taking};
 use crate::volume::check::{self, CheckProgress, CheckReport};
 use crate::volume::device::Device;
 
 /// What the thread tells.
 #[derive(Debug, Default)]
-struct Told {
+pub(crate) struct Told {
     buckets_done: AtomicU64,
     buckets: AtomicU64,
     report: Mutex<Option<CoreResult<CheckReport>>>,
     /// Nobody waits for the report: the thread is to end.
     is_called_off: AtomicBool,
+    /// The thread has ended, however it has.
+    is_over: AtomicBool,
 }
 
-/// Rings when the thread has let go of what it tells, however it has ended.
-struct Ended(Option<Arc<Told>>, Doorbell);
+impl Told {
+    pub(crate) fn progress(&self) -> CheckProgress {
+        // Relaxed: nothing else is read by them.
+        CheckProgress {
+            buckets_done: self.buckets_done.load(Ordering::Relaxed),
+            buckets: self.buckets.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Has the thread ended?
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}
+
+/// Says that the thread has ended, however it has, and rings.
+struct Ended(Arc<Told>, Doorbell);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0 = None;
+        // Release: the report is read behind it.
+        self.0.is_over.store(true, Ordering::Release);
         self.1.ring();
     }
 }
 
-/// A check under way.
-pub(crate) struct CheckVolume {
-    pub(super) subject: Subject,
-    told: Option<Arc<Told>>,
+/// The volume is checked.
+pub(crate) fn check(subject: Subject) -> Operation {
+    Operation::new(subject, Kind::Checks, Taking::Alone, run())
 }
 
-impl CheckVolume {
-    pub(crate) fn new(subject: Subject) -> CheckVolume {
-        CheckVolume { subject, told: None }
+async fn run() -> Result<Answer, Failed> {
+    with(|cx| cx.must_see_all())?;
+    token().await?;
+    if with(|cx| cx.volume.device.file.kind() == FileKind::Foreign) {
+        let report = with(|cx| {
+            let device = Device::simulated(cx.volume.device.file.clone());
+            check::check_served(cx.engine, &device, &AtomicBool::new(false), &mut |_| {})
+        });
+        return Ok(Answer::Checked(report?));
     }
-
-    pub(super) fn progress(&self) -> Option<CheckProgress> {
-        let told = self.told.as_ref()?;
-        // Relaxed: nothing else is read by them.
-        Some(CheckProgress {
-            buckets_done: told.buckets_done.load(Ordering::Relaxed),
-            buckets: told.buckets.load(Ordering::Relaxed),
-        })
-    }
-
-    /// Has the thread ended? It has let go of what it tells then.
-    pub(crate) fn is_over(&self) -> bool {
-        self.told.as_ref().is_some_and(|told| Arc::strong_count(told) == 1)
-    }
-
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let is_called_off = cx.is_abandoned || cx.claims.is_asked_to_end(cx.index);
-        match (&self.told, event) {
+    let told = Arc::new(Told::default());
+    with(|cx| {
+        cx.shown.check = Some(told.clone());
+        begin(cx, told.clone())
+    })?;
+    let mut threaded = thread().await?;
+    while let Threaded::Turned = threaded {
+        if with(|cx| cx.is_abandoned || cx.claims.is_asked_to_end(cx.index)) {
             // Nobody waits for what the thread finds. It ends soon: until then there is no other beside it.
-            (Some(told), Event::Turn) if is_called_off => {
-                told.is_called_off.store(true, Ordering::Relaxed);
-                Ok(Step::Requests)
-            }
-            (None, Event::Turn) => Ok(Step::Requests),
-            (None, Event::Begin) => match cx.volume.device.sight(self.subject.who) {
-                Sight::Whole => Ok(Step::Token),
-                Sight::Own => Err(Fault::Access {
-                    uid: self.subject.who.uid,
-                }),
-            },
-            (None, Event::Token) if cx.volume.device.file.kind() == Kind::Foreign => {
-                let device = Device::simulated(cx.volume.device.file.clone());
-                let report = check::check_served(cx.engine, &device, &AtomicBool::new(false), &mut |_| {});
-                Ok(Step::Done(report.map(Answer::Checked)))
-            }
-            (None, Event::Token) => {
-                let told = Arc::new(Told::default());
-                self.told = Some(told.clone());
-                self.begin(cx, told)?;
-                Ok(Step::Thread)
-            }
-            (Some(told), Event::Thread) => {
-                let report = told.report.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let report = report.unwrap_or_else(|| {
-                    let why = Fault::Unexpected("the end of the thread that checks");
-                    Err(self.subject.error(why))
-                });
-                Ok(Step::Done(report.map(Answer::Checked)))
-            }
-            (_, event) => Err(cx.unexpected(&event)),
+            told.is_called_off.store(true, Ordering::Relaxed);
         }
+        threaded = thread_still().await?;
     }
+    let report = told.report.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(Answer::Checked(
+        report.ok_or(Fault::Unexpected("the end of the thread that checks"))??,
+    ))
+}
 
-    fn begin(&self, cx: &Context<'_>, told: Arc<Told>) -> Result<(), Fault> {
-        let file = &cx.volume.device.file;
-        let (name, caching, identity) = (file.name().to_owned(), cx.volume.device.caching, file.identity());
-        let ended = Ended(Some(told), cx.engine.doorbell());
-        let run = move || {
-            let Some(told) = &ended.0 else { return };
-            let report = Device::beside(&name, caching).and_then(|device| {
-                if device.file.identity() != identity {
-                    let why = "another file has the name of the volume that is open".to_owned();
-                    return Err(Error::new("check", device.name(), Fault::NotVolume(why)));
-                }
-                check::check_beside(&device, &told.is_called_off, &mut |progress| {
-                    told.buckets.store(progress.buckets, Ordering::Relaxed);
-                    told.buckets_done.store(progress.buckets_done, Ordering::Relaxed);
-                })
-            });
-            *told.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
-        };
-        let begun = baio_process::thread::named("baio-check").start(run);
-        begun.map(drop).map_err(|_| Fault::from(Errno::EAGAIN))
-    }
+/// Begins the thread.
+fn begin(cx: &Context<'_>, told: Arc<Told>) -> Result<(), Fault> {
+    let file = &cx.volume.device.file;
+    let (name, caching, identity) = (file.name().to_owned(), cx.volume.device.caching, file.identity());
+    let ended = Ended(told, cx.engine.doorbell());
+    let run = move || {
+        let told = &ended.0;
+        let report = Device::beside(&name, caching).and_then(|device| {
+            if device.file.identity() != identity {
+                let why = "another file has the name of the volume that is open".to_owned();
+                return Err(Error::new("check", device.name(), Fault::NotVolume(why)));
+            }
+            check::check_beside(&device, &told.is_called_off, &mut |progress| {
+                told.buckets.store(progress.buckets, Ordering::Relaxed);
+                told.buckets_done.store(progress.buckets_done, Ordering::Relaxed);
+            })
+        });
+        *told.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    };
+    let begun = baio_process::thread::named("baio-check").start(run);
+    begun.map(drop).map_err(|_| Fault::from(Errno::EAGAIN))
 }

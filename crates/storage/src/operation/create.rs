@@ -5,19 +5,21 @@
 //! bucket as it was read, and still holds when no table update has begun meanwhile; else the name is looked up again. So a
 //! lone create waits for: look-up and zeroes together, the flush, the table, mirror and read-back together.
 
-use baio_engine::Completion;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use crate::error::Fault;
 use crate::identity::Sight;
-use crate::operation::fill::{Fill, Filled, Zeroing};
-use crate::operation::lookup::{Looked, Lookup, SlotCopy};
+use crate::operation::fill::{Fill, Zeroing};
+use crate::operation::lookup::{Looked, SlotCopy, lookup};
 use crate::operation::repeat::{OperationName, Traced, unknown};
-use crate::operation::update::{Update, Updated};
-use crate::operation::{Answer, Context, Event, Part, Step, Subject};
+use crate::operation::update::Update;
+use crate::operation::waits::{token, with};
+use crate::operation::{Answer, Context, Failed, Operation, Part, Subject};
 use crate::segment::inode::{Inode, InodeState};
 use crate::volume::Volume;
 use crate::volume::accounts::{EVERYBODY_ELSE, Usage, kept_back};
-use crate::volume::inspect::SegmentInfo;
 
 /// No group at all: the id that system calls take for none. Such is the group of a segment that uid 0 made for somebody else
 /// without naming one.
@@ -63,154 +65,110 @@ struct Run {
     reserve: u64,
 }
 
-/// Where the look-up stands.
-enum Look {
-    Reading(Lookup),
-    Found(SlotCopy),
-    /// There is nothing to look for any more.
-    Ended,
-}
-
-/// Where the operation stands.
-enum Phase {
-    /// Waiting for the token.
-    Begin,
-    /// Looking whether it was done before.
-    Recalling(Lookup),
-    /// Looking whether the name is free, and filling the blocks with zeroes.
-    Preparing(Look, Fill),
-    /// Looking whether the name is free, only to say the right thing: no run could be had.
-    Refusing(Lookup),
-    /// All is zero; waiting for the token.
-    Zeroed(SlotCopy),
-    /// Looking again: something was changed in the table meanwhile.
-    Placing(Lookup),
-    /// Writing the record.
-    Recording(Box<Inode>, Update),
+/// A segment is made.
+pub(crate) fn create(subject: Subject, options: CreateOptions, operation: OperationName) -> Operation {
+    let asked = Create {
+        options,
+        operation,
+        run: None,
+    };
+    Operation::changing(subject, asked.run())
 }
 
 /// A create under way.
-pub(crate) struct Create {
-    pub(super) subject: Subject,
+struct Create {
     options: CreateOptions,
     operation: OperationName,
-    phase: Phase,
     /// Charged and taken; given back by whatever fails before its record may be on the device.
     run: Option<Run>,
-    /// Why it will fail, once nothing is under way any more.
-    failed: Option<Fault>,
 }
 
 impl Create {
-    pub(crate) fn new(subject: Subject, options: CreateOptions, operation: OperationName) -> Create {
-        Create {
-            subject,
-            options,
-            operation,
-            phase: Phase::Begin,
-            run: None,
-            failed: None,
+    async fn run(mut self) -> Result<Answer, Failed> {
+        let created = self.go().await;
+        if created.is_err() {
+            with(|cx| self.give_back(cx));
         }
+        Ok(created?)
     }
 
-    pub(super) fn progress(&self) -> Option<(u64, u64)> {
-        match &self.phase {
-            Phase::Preparing(_, fill) => Some(fill.progress()),
-            _ => None,
+    async fn go(&mut self) -> Result<Answer, Fault> {
+        with(|cx| self.may_be(cx))?;
+        token().await?;
+        if self.operation.is_repeat {
+            return self.recall().await;
         }
+        let place = self.prepare().await?;
+        token().await?;
+        let is_as_it_was = with(|cx| place.holds(cx)) || crate::seeded_bug("two-updates-from-one-image");
+        let place = if is_as_it_was {
+            place
+        } else {
+            drop(place);
+            free_place().await?
+        };
+        self.record(place).await
     }
 
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let stepped = self.go_on(cx, event);
-        if stepped.is_err() {
-            self.give_back(cx);
-        }
-        stepped
-    }
-
-    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-        match (phase, event) {
-            (Phase::Begin, Event::Begin) => self.begin(cx),
-            (Phase::Begin, Event::Token) if self.operation.is_repeat => {
-                self.phase = Phase::Recalling(Lookup::begin(cx, self.subject.key.clone())?);
-                Ok(Step::Requests)
-            }
-            (Phase::Begin, Event::Token) => self.prepare(cx),
-            (Phase::Recalling(lookup), Event::Completed(completion)) => self.recalled(cx, lookup, completion),
-            (Phase::Preparing(look, fill), Event::Completed(completion)) => self.prepared(cx, look, fill, completion),
-            (Phase::Refusing(lookup), Event::Completed(completion)) => self.refused(cx, lookup, completion),
-            (Phase::Zeroed(place), Event::Token)
-                if place.holds(cx) || crate::seeded_bug("two-updates-from-one-image") =>
-            {
-                self.record(cx, place)
-            }
-            (Phase::Zeroed(_), Event::Token) => {
-                self.phase = Phase::Placing(Lookup::begin(cx, self.subject.key.clone())?);
-                Ok(Step::Requests)
-            }
-            (Phase::Placing(lookup), Event::Completed(completion)) => self.placed(cx, lookup, completion),
-            (Phase::Recording(inode, update), Event::Completed(completion)) => {
-                self.recorded(cx, inode, update, completion)
-            }
-            (_, event) => Err(cx.unexpected(&event)),
-        }
-    }
-
-    fn begin(&self, cx: &Context<'_>) -> Result<Step, Fault> {
-        self.subject.may_change(cx.volume)?;
+    fn may_be(&self, cx: &Context<'_>) -> Result<(), Fault> {
+        cx.subject.may_change(cx.volume)?;
+        let who = cx.subject.who;
         if self.options.size_bytes == 0 {
             return Err(Fault::BadSize("a segment has at least one byte".into()));
         }
-        if self.subject.key.owner_uid == EVERYBODY_ELSE {
-            return Err(Fault::Access {
-                uid: self.subject.who.uid,
-            });
+        if cx.subject.key.owner_uid == EVERYBODY_ELSE {
+            return Err(Fault::Access { uid: who.uid });
         }
-        if let Some(gid) = self.options.group.filter(|gid| !self.subject.who.may_give_to(*gid)) {
-            return Err(Fault::Group { gid });
+        match self.options.group.filter(|gid| !who.may_give_to(*gid)) {
+            Some(gid) => Err(Fault::Group { gid }),
+            None => Ok(()),
         }
-        Ok(Step::Token)
     }
 
-    fn recalled(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+    /// A repeat: was it done before?
+    async fn recall(&self) -> Result<Answer, Fault> {
+        let key = with(|cx| cx.subject.key.clone());
+        let found = lookup(key).await?.found();
         let own = OperationName::again(self.operation.id);
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Recalling(lookup);
-                Ok(Step::Requests)
+        let done = found
+            .filter(|found| own.has_written(&found.inode))
+            .ok_or_else(unknown)?;
+        with(|cx| {
+            cx.release_token();
+            cx.segment(&done.inode)
+        })
+    }
+
+    /// Looks whether the name is free, and fills the blocks with zeroes meanwhile.
+    async fn prepare(&mut self) -> Result<SlotCopy, Fault> {
+        let look = async {
+            let looked = free_place().await;
+            with(|cx| cx.release_token());
+            looked
+        };
+        match with(|cx| self.take_run(cx)) {
+            Ok(fill) => {
+                let prepared = beside(fill, look).await;
+                with(|cx| cx.shown.progress = None);
+                prepared
             }
-            Looked::Found { inode, .. } if own.has_written(&inode) => {
-                cx.release_token();
-                let name = inode.name.clone().ok_or(Fault::NotFound)?;
-                let info = SegmentInfo::of(&inode, &name, cx.volume.block_size(), false);
-                Ok(Step::Done(Ok(Answer::Segment(info))))
-            }
-            Looked::Found { .. } | Looked::Absent(_) => Err(unknown()),
+            // No run can be had. It is looked only to say the right thing: that it exists says more.
+            Err(fault) => match look.await {
+                Err(Fault::Exists) => Err(Fault::Exists),
+                _ => Err(fault),
+            },
         }
     }
 
-    fn prepare(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
-        let lookup = Lookup::begin(cx, self.subject.key.clone())?;
-        let begun = self.allocate(cx).and_then(|run| {
-            self.run = Some(run);
-            let mut fill = Fill::new(cx, run.start, run.blocks, self.options.zero)?;
-            // What there is no room for beside the look-up begins when that has ended.
-            fill.go_on(cx, true).map(|_| fill)
-        });
-        self.phase = match begun {
-            Ok(fill) => Phase::Preparing(Look::Reading(lookup), fill),
-            Err(fault) => {
-                self.failed = Some(fault);
-                Phase::Refusing(lookup)
-            }
-        };
-        Ok(Step::Requests)
+    fn take_run(&mut self, cx: &mut Context<'_>) -> Result<Fill, Fault> {
+        let run = self.allocate(cx)?;
+        self.run = Some(run);
+        Fill::new(cx, run.start, run.blocks, self.options.zero)
     }
 
     fn allocate(&self, cx: &mut Context<'_>) -> Result<Run, Fault> {
         let segments_max = cx.volume.superblock.geometry().segments_max;
-        let kept_back = match cx.volume.device.sight(self.subject.who) {
+        let kept_back = match cx.volume.device.sight(cx.subject.who) {
             Sight::Whole => 0,
             Sight::Own => kept_back(segments_max),
         };
@@ -222,7 +180,7 @@ impl Create {
         let block_size = cx.volume.block_size();
         let blocks = self.options.size_bytes.div_ceil(u64::from(block_size));
         let reserve = self.options.reserve_bytes.div_ceil(u64::from(block_size)).max(blocks);
-        let owner = self.subject.key.owner_uid;
+        let owner = cx.subject.key.owner_uid;
         let more = Usage {
             blocks: reserve,
             segments: 1,
@@ -249,125 +207,32 @@ impl Create {
             segments: 1,
         };
         if !crate::seeded_bug("what-is-refused-is-charged") {
-            cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
+            cx.volume.accounts.give_back(cx.subject.key.owner_uid, less);
         }
         // It was allocated by this operation, so it can be released.
         let _ = cx.volume.free.release(run.start, run.reserve);
     }
 
-    /// One of the requests of look-up and zeroing has ended.
-    fn prepared(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut look: Look,
-        mut fill: Fill,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        let filled = match (Part::of(&completion), look) {
-            (Part::Zeroes, same) => {
-                look = same;
-                fill.completed(cx, completion, matches!(look, Look::Reading(_)))
+    /// A record whose write failed may or may not be on the device: the volume is latched and the run stays taken. Where it
+    /// is not latched, nothing was written, and the run is given back.
+    async fn record(&mut self, place: SlotCopy) -> Result<Answer, Fault> {
+        let inode = with(|cx| self.inode(cx, &place).map(Box::new))?;
+        let update = with(|cx| Update::begin(cx, place.bucket, place.at, &inode))?;
+        let recorded = update.ended().await;
+        with(|cx| {
+            if cx.volume.is_latched() || recorded.is_ok() {
+                self.run = None; // It is, or may be, the segment's on the device: nothing gives it back.
             }
-            (_, Look::Reading(lookup)) => {
-                look = self.looked(cx, lookup, completion);
-                if self.failed.is_some() {
-                    fill.stop();
-                }
-                fill.go_on(cx, matches!(look, Look::Reading(_)))
-            }
-            (_, same) => {
-                look = same;
-                Ok(fill.outcome())
-            }
-        };
-        let filled = filled.unwrap_or_else(|fault| {
-            self.failed = self.failed.take().or(Some(fault));
-            fill.stop();
-            Filled::Ended
-        });
-        if filled == Filled::UnderWay || matches!(look, Look::Reading(_)) {
-            self.phase = Phase::Preparing(look, fill);
-            return Ok(Step::Requests);
-        }
-        match (self.failed.take(), look) {
-            (Some(fault), _) => Err(fault),
-            (None, Look::Found(place)) => {
-                self.phase = Phase::Zeroed(place);
-                Ok(Step::Token)
-            }
-            // Neither can be: what ended without a place has failed.
-            (None, Look::Reading(_) | Look::Ended) => Err(Fault::NotFound),
-        }
-    }
-
-    /// What the look-up says now; the token is given back when it says all.
-    fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Look {
-        let looked = lookup.completed(cx, completion);
-        if let Ok(Looked::Reading) = looked {
-            return Look::Reading(lookup);
-        }
-        match looked.and_then(|looked| self.free_place(cx, looked)) {
-            Ok(place) => {
-                cx.release_token();
-                Look::Found(place)
-            }
-            Err(fault) => {
-                cx.release_token();
-                // That it exists says more than why it could not be made.
-                let exists = matches!(fault, Fault::Exists);
-                if exists || self.failed.is_none() {
-                    self.failed = Some(fault);
-                }
-                Look::Ended
-            }
-        }
-    }
-
-    fn free_place(&self, cx: &Context<'_>, looked: Looked) -> Result<SlotCopy, Fault> {
-        match looked {
-            Looked::Absent(Some(place)) => Ok(place),
-            Looked::Absent(None) => {
-                let segments_max = Some(cx.volume.superblock.geometry().segments_max);
-                Err(Fault::TableFull { segments_max })
-            }
-            Looked::Found { .. } | Looked::Reading => Err(Fault::Exists),
-        }
-    }
-
-    fn refused(&mut self, cx: &mut Context<'_>, lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        match self.looked(cx, lookup, completion) {
-            Look::Reading(lookup) => {
-                self.phase = Phase::Refusing(lookup);
-                Ok(Step::Requests)
-            }
-            Look::Found(_) | Look::Ended => Err(self.failed.take().unwrap_or(Fault::Exists)),
-        }
-    }
-
-    fn placed(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Placing(lookup);
-                Ok(Step::Requests)
-            }
-            looked => {
-                let place = self.free_place(cx, looked)?;
-                self.record(cx, place)
-            }
-        }
-    }
-
-    fn record(&mut self, cx: &mut Context<'_>, place: SlotCopy) -> Result<Step, Fault> {
-        let inode = self.inode(cx, &place)?;
-        let update = Update::begin(cx, place.bucket, place.at, &inode)?;
-        self.phase = Phase::Recording(Box::new(inode), update);
-        Ok(Step::Requests)
+            recorded?;
+            cx.release_token();
+            cx.segment(&inode)
+        })
     }
 
     /// The caller's group is nobody's business in a segment that it makes for another: without a named one it has none.
-    fn owner_gid(&self) -> u32 {
-        let who = self.subject.who;
-        let own = if who.uid == self.subject.key.owner_uid {
+    fn owner_gid(&self, cx: &Context<'_>) -> u32 {
+        let who = cx.subject.who;
+        let own = if who.uid == cx.subject.key.owner_uid {
             who.gid
         } else {
             NO_GROUP
@@ -382,9 +247,9 @@ impl Create {
         cx.engine.random(&mut uuid)?;
         Ok(Inode {
             state: InodeState::Live,
-            name: self.subject.key.name.clone(),
-            owner_uid: self.subject.key.owner_uid,
-            owner_gid: self.owner_gid(),
+            name: cx.subject.key.name.clone(),
+            owner_uid: cx.subject.key.owner_uid,
+            owner_gid: self.owner_gid(cx),
             mode: self.options.mode & 0o777,
             generation: place.next_generation(cx)?,
             uuid,
@@ -398,31 +263,51 @@ impl Create {
             ..Inode::default()
         })
     }
+}
 
-    /// A record whose write failed may or may not be on the device: the volume is latched and the run stays taken. Where it
-    /// is not latched, nothing was written, and the run is given back.
-    fn recorded(
-        &mut self,
-        cx: &mut Context<'_>,
-        inode: Box<Inode>,
-        mut update: Update,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        let updated = update.completed(cx, completion);
-        if cx.volume.is_latched() || matches!(updated, Ok(Updated::Done)) {
-            self.run = None; // It is, or may be, the segment's on the device: nothing gives it back.
-        }
-        match updated? {
-            Updated::Writing => {
-                self.phase = Phase::Recording(inode, update);
-                Ok(Step::Requests)
-            }
-            Updated::Done => {
-                cx.release_token();
-                let name = inode.name.clone().ok_or(Fault::NotFound)?;
-                let info = SegmentInfo::of(&inode, &name, cx.volume.block_size(), false);
-                Ok(Step::Done(Ok(Answer::Segment(info))))
+/// A slot for the name, which is free.
+async fn free_place() -> Result<SlotCopy, Fault> {
+    let key = with(|cx| cx.subject.key.clone());
+    match lookup(key).await? {
+        Looked::Absent(Some(place)) => Ok(place),
+        Looked::Absent(None) => Err(with(|cx| cx.table_full())),
+        Looked::Found(_) => Err(Fault::Exists),
+    }
+}
+
+/// Waits for a look-up, and for zeroes beside it.
+async fn beside(mut fill: Fill, look: impl Future<Output = Result<SlotCopy, Fault>>) -> Result<SlotCopy, Fault> {
+    let mut look = pin!(look);
+    let mut unfilled = None;
+    let looked = poll_fn(|task| {
+        let zeroed = with(|cx| cx.take_completion_of(Part::Zeroes));
+        if zeroed.is_none() {
+            if let Poll::Ready(looked) = look.as_mut().poll(task) {
+                return Poll::Ready(looked);
             }
         }
+        // What there is no room for beside the look-up begins when that has ended.
+        let filled = with(|cx| match zeroed {
+            Some(completion) => fill.completed(cx, completion, true),
+            None => fill.go_on(cx, true),
+        });
+        if let Err(fault) = filled {
+            unfilled = Some(fault);
+            fill.stop();
+        }
+        Poll::Pending
+    })
+    .await;
+    match looked {
+        Err(Fault::Unexpected(_)) => return looked, // What is under way is nobody's.
+        Err(_) => fill.stop(),
+        Ok(_) => {}
+    }
+    let late = fill.run().await.err();
+    match looked {
+        // That it exists says more than why it could not be made.
+        Err(Fault::Exists) => Err(Fault::Exists),
+        Err(fault) => Err(unfilled.unwrap_or(fault)),
+        Ok(place) => unfilled.or(late).map_or(Ok(place), Err),
     }
 }

@@ -18,11 +18,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Fault, Result as CoreResult};
+use crate::error::Fault;
 use crate::operation::list::seen;
-use crate::operation::moving::Move;
-use crate::operation::walk::{Walk, Walked};
-use crate::operation::{Answer, Context, Event, Operation, Step, Subject};
+use crate::operation::moving::{Which, move_segment};
+use crate::operation::waits::{answered, next_turn, token, with};
+use crate::operation::walk::Walk;
+use crate::operation::{Answer, Context, Failed, Kind, Operation, Progress, Subject, Taking};
 use crate::segment::free_set::FreeSet;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
@@ -89,32 +90,22 @@ enum Way {
     NoRoom { gap: u64 },
 }
 
-/// What comes after a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    /// It was where it was going before; now to where it belongs.
-    Place,
-    /// It has hopped.
-    Down(u64),
-    /// It is where it belongs.
-    Next,
+/// Why a segment was not moved.
+enum NotMoved {
+    /// It stays where it is; the others are looked at.
+    Stays(String),
+    /// The whole operation ends.
+    Failed(Failed),
 }
 
-/// Where the operation stands.
-enum Phase {
-    Begin,
-    /// Gathering the segments of a pass.
-    Walking(Box<Walk>),
-    /// Looking at one after the other.
-    Packing,
-    /// Moving one.
-    Moving(SlotAddress, Box<SegmentInfo>, Then),
+/// The volume is packed.
+pub(crate) fn defrag(subject: Subject) -> Operation {
+    Operation::new(subject, Kind::Moves, Taking::Alone, Defrag::default().run())
 }
 
 /// A defragmentation under way.
-pub(crate) struct Defrag {
-    pub(super) subject: Subject,
-    phase: Phase,
+#[derive(Default)]
+struct Defrag {
     progress: DefragProgress,
     report: DefragReport,
     /// Who was moved so far; a move leaves the inode where it is.
@@ -123,210 +114,180 @@ pub(crate) struct Defrag {
     waiting: BTreeMap<(u64, SlotAddress), SegmentInfo>,
     /// Below, no gap is left that anything may go to.
     from: u64,
-    /// Moves made before this pass.
-    moves_before: u64,
 }
 
 impl Defrag {
-    pub(crate) fn new(subject: Subject) -> Defrag {
-        Defrag {
-            subject,
-            phase: Phase::Begin,
-            progress: DefragProgress::default(),
-            report: DefragReport::default(),
-            moved: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            from: 0,
-            moves_before: 0,
+    async fn run(mut self) -> Result<Answer, Failed> {
+        with(|cx| {
+            self.tell(cx);
+            self.report.largest_free_before_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
+        });
+        loop {
+            let moves_before = self.report.moves;
+            let is_wanted = self.gather().await? && self.pack().await?;
+            let is_packed = self.report.moves == moves_before || self.report.unmoved.is_empty();
+            if !is_wanted || is_packed {
+                return Ok(with(|cx| self.end(cx)));
+            }
         }
     }
 
-    pub(super) fn progress(&self) -> DefragProgress {
-        self.progress
-    }
-
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        match (std::mem::replace(&mut self.phase, Phase::Begin), event) {
-            (Phase::Begin, Event::Begin) => {
-                self.report.largest_free_before_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
-                Ok(self.begin_pass())
-            }
-            (Phase::Begin, Event::Token) => {
-                let walked = Walk::begin(cx);
-                Ok(self.walked(cx, walked))
-            }
-            (Phase::Walking(walk), Event::Completed(completion)) => {
-                let (who, waiting) = (self.subject.who, &mut self.waiting);
-                let walked = walk.advance(cx, completion, &mut |volume, at, inode| {
-                    if let Some(info) = seen(volume, who, at, inode) {
-                        waiting.insert((info.start_block, at), info);
-                    }
-                });
-                Ok(self.walked(cx, walked))
-            }
-            (Phase::Packing, Event::Turn) => Ok(self.pack_on(cx)),
-            (Phase::Moving(at, segment, then), Event::Answered(answer)) => {
-                Ok(self.answered(cx, (at, *segment), then, answer))
-            }
-            (_, event) => Err(cx.unexpected(&event)),
-        }
-    }
-
-    fn begin_pass(&mut self) -> Step {
+    /// Begins a pass: gathers its segments. False when it was called off.
+    async fn gather(&mut self) -> Result<bool, Failed> {
         self.report.unmoved.clear();
         self.waiting.clear();
-        self.moves_before = self.report.moves;
         self.from = 0;
-        Step::Token
-    }
-
-    fn walked(&mut self, cx: &mut Context<'_>, walked: CoreResult<Walked>) -> Step {
-        match walked {
-            Ok(Walked::Reading(walk)) => {
-                self.phase = Phase::Walking(walk);
-                Step::Requests
+        token().await?;
+        let walked = self.walk().await;
+        with(|cx| match walked {
+            Err(_) if cx.is_called_off => {
+                cx.release_token();
+                Ok(false)
             }
-            Ok(Walked::Ended) => {
+            Err(failed) => Err(failed),
+            Ok(()) => {
                 cx.release_token();
                 self.progress.pass += 1;
                 self.progress.segments_done = 0;
                 self.progress.segments = self.waiting.len() as u64;
-                self.pack_on(cx)
+                self.tell(cx);
+                Ok(true)
             }
-            Err(_) if cx.is_called_off => {
-                cx.release_token();
-                self.end(cx)
-            }
-            Err(error) => Step::Done(Err(error)),
-        }
+        })
     }
 
-    /// Looks at segments until one is to be moved, or enough was done for this turn.
-    fn pack_on(&mut self, cx: &mut Context<'_>) -> Step {
-        for _ in 0..TURN_SEGMENTS {
+    async fn walk(&mut self) -> Result<(), Failed> {
+        let who = with(|cx| cx.subject.who);
+        let mut walk = with(Walk::begin)?;
+        while walk.goes_on() {
+            walk.step(&mut |volume, at, inode| {
+                if let Some(info) = seen(volume, who, at, inode) {
+                    self.waiting.insert((info.start_block, at), info);
+                }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at one segment after the other, and moves those that are to be moved. False when it is not wanted any more.
+    async fn pack(&mut self) -> Result<bool, Failed> {
+        let mut looked_at = 0;
+        loop {
+            if looked_at == TURN_SEGMENTS {
+                looked_at = 0;
+                next_turn().await?;
+            }
             // A move that is asked to end leaves its segment half-moved: no other is begun.
-            if cx.is_abandoned || cx.claims.is_asked_to_end(cx.index) {
-                return self.end(cx);
+            if with(|cx| cx.is_abandoned || cx.claims.is_asked_to_end(cx.index)) {
+                return Ok(false);
             }
             let Some(((_, at), segment)) = self.waiting.pop_first() else {
-                return self.end_pass(cx);
+                return Ok(true);
             };
-            let next = match segment.state {
-                "live" => self.place(cx, at, segment),
-                // First to where it was going.
-                "moving" => self.begin_move(cx, (at, segment), None, Then::Place),
-                state => {
-                    let why = format!("it is {state}");
-                    self.stays(&segment, why)
-                }
-            };
-            if let Some(step) = next {
-                return step;
+            looked_at += 1;
+            let moves_before = self.report.moves;
+            match self.place(at, &segment).await {
+                Ok(()) => {}
+                Err(NotMoved::Stays(why)) => self.report.unmoved.push(Unmoved {
+                    name: segment.name,
+                    owner_uid: segment.owner_uid,
+                    why,
+                }),
+                Err(NotMoved::Failed(failed)) => return Err(failed),
+            }
+            self.progress.segments_done += 1;
+            with(|cx| self.tell(cx));
+            if self.report.moves > moves_before {
+                looked_at = 0;
             }
         }
-        self.phase = Phase::Packing;
-        Step::Turn
     }
 
-    /// Begins the move of a whole segment to where it belongs, if it is not there.
-    fn place(&mut self, cx: &mut Context<'_>, at: SlotAddress, segment: SegmentInfo) -> Option<Step> {
-        let blocks = segment.reserve_bytes / bytes(cx, 1);
-        let free = &cx.volume.free;
-        self.from = free.free_runs_from(self.from).next().map_or(u64::MAX, |run| run.0);
-        match way_of(free, self.from, segment.start_block, blocks) {
-            Way::Stays => {
-                self.progress.segments_done += 1;
-                None
+    /// Moves a segment to where it belongs, if it is not there.
+    async fn place(&mut self, at: SlotAddress, segment: &SegmentInfo) -> Result<(), NotMoved> {
+        let moved;
+        let segment = match segment.state {
+            "live" => segment,
+            // First to where it was going.
+            "moving" => {
+                moved = self.move_to(at, segment, None).await?;
+                &moved
             }
-            Way::Down(to) => self.begin_move(cx, (at, segment), Some(to), Then::Next),
-            Way::Over { hop, down } => self.begin_move(cx, (at, segment), Some(hop), Then::Down(down)),
+            state => return Err(NotMoved::Stays(format!("it is {state}"))),
+        };
+        let way = with(|cx| {
+            let free = &cx.volume.free;
+            self.from = free.free_runs_from(self.from).next().map_or(u64::MAX, |run| run.0);
+            way_of(
+                free,
+                self.from,
+                segment.start_block,
+                segment.reserve_bytes / bytes(cx, 1),
+            )
+        });
+        let down = match way {
+            Way::Stays => return Ok(()),
+            Way::Down(to) => to,
+            Way::Over { hop, down } => {
+                self.move_to(at, segment, Some(hop)).await?;
+                down
+            }
             Way::NoRoom { gap } => {
                 let why = format!(
                     "{} bytes are free before it, and there is no free run of {} bytes elsewhere, over which it could move there",
-                    bytes(cx, gap),
+                    with(|cx| bytes(cx, gap)),
                     segment.reserve_bytes
                 );
-                self.stays(&segment, why)
+                return Err(NotMoved::Stays(why));
             }
-        }
-    }
-
-    fn stays(&mut self, segment: &SegmentInfo, why: String) -> Option<Step> {
-        self.progress.segments_done += 1;
-        self.report.unmoved.push(Unmoved {
-            name: segment.name.clone(),
-            owner_uid: segment.owner_uid,
-            why,
-        });
-        None
-    }
-
-    fn begin_move(
-        &mut self,
-        cx: &Context<'_>,
-        (at, segment): (SlotAddress, SegmentInfo),
-        to: Option<u64>,
-        then: Then,
-    ) -> Option<Step> {
-        let owner_uid = segment.owner_uid;
-        let name = match SegmentName::new(&segment.name) {
-            Ok(name) => name,
-            Err(error) => return self.stays(&segment, error.to_string()),
         };
-        let subject = Subject {
+        self.move_to(at, segment, Some(down)).await?;
+        Ok(())
+    }
+
+    /// Makes a move, an operation of its own.
+    async fn move_to(
+        &mut self,
+        at: SlotAddress,
+        segment: &SegmentInfo,
+        to: Option<u64>,
+    ) -> Result<SegmentInfo, NotMoved> {
+        let owner_uid = segment.owner_uid;
+        let name = SegmentName::new(&segment.name).map_err(|error| NotMoved::Stays(error.to_string()))?;
+        let subject = with(|cx| Subject {
             operation: "move",
             object: format!("{}#{owner_uid}/{}", cx.volume.device.name(), segment.name),
             key: Key::segment(owner_uid, name),
-            who: self.subject.who,
-        };
-        self.phase = Phase::Moving(at, Box::new(segment), then);
-        let moving = Operation::Move(Box::new(Move::placed(subject, at, to)));
-        Some(Step::Begin(Box::new(moving)))
-    }
-
-    fn answered(
-        &mut self,
-        cx: &mut Context<'_>,
-        (at, segment): (SlotAddress, SegmentInfo),
-        then: Then,
-        answer: CoreResult<Answer>,
-    ) -> Step {
-        let next = match answer {
+            who: cx.subject.who,
+        });
+        match answered(move_segment(subject, Which::Placed(at, to))).await {
             Ok(Answer::Segment(moved)) => {
                 self.report.moves += 1;
                 self.report.moved_bytes += moved.size_bytes;
                 self.progress.moved_bytes = self.report.moved_bytes;
                 self.moved.insert(at);
-                match then {
-                    Then::Place => self.place(cx, at, moved),
-                    Then::Down(to) => self.begin_move(cx, (at, moved), Some(to), Then::Next),
-                    Then::Next => {
-                        self.progress.segments_done += 1;
-                        None
-                    }
-                }
+                with(|cx| self.tell(cx));
+                Ok(moved)
             }
-            // What holds is in doubt, so nothing more is moved.
-            Err(error) if cx.volume.is_latched() => return Step::Done(Err(error)),
-            Err(error) => self.stays(&segment, error.to_string()),
-            Ok(_) => return Step::Done(Err(self.subject.error(Fault::NotFound))), // A move answers with its segment.
-        };
-        next.unwrap_or_else(|| self.pack_on(cx))
-    }
-
-    fn end_pass(&mut self, cx: &mut Context<'_>) -> Step {
-        if self.report.moves == self.moves_before || self.report.unmoved.is_empty() {
-            return self.end(cx);
+            Ok(_) => Err(NotMoved::Failed(Fault::NotFound.into())), // A move answers with its segment.
+            // Where what holds is in doubt, nothing more is moved.
+            Err(Failed::Elsewhere(error)) if with(|cx| !cx.volume.is_latched()) => {
+                Err(NotMoved::Stays(error.to_string()))
+            }
+            Err(failed) => Err(NotMoved::Failed(failed)),
         }
-        self.begin_pass()
     }
 
-    fn end(&mut self, cx: &mut Context<'_>) -> Step {
-        let mut report = std::mem::take(&mut self.report);
-        report.moved_segments = self.moved.len() as u64;
-        report.largest_free_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
-        report.free_bytes = bytes(cx, cx.volume.free.free_blocks());
-        Step::Done(Ok(Answer::Defragged(report)))
+    fn tell(&self, cx: &mut Context<'_>) {
+        cx.shown.progress = Some(Progress::Defrag(self.progress));
+    }
+
+    fn end(mut self, cx: &mut Context<'_>) -> Answer {
+        self.report.moved_segments = self.moved.len() as u64;
+        self.report.largest_free_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
+        self.report.free_bytes = bytes(cx, cx.volume.free.free_blocks());
+        Answer::Defragged(self.report)
     }
 }
 

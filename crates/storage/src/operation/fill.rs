@@ -7,7 +7,8 @@
 use baio_engine::{Completion, Durability, Errno, Frozen, Memory, Op, Request, Space};
 
 use crate::error::Fault;
-use crate::operation::{CALLED_OFF, Context, Part};
+use crate::operation::waits::{completed, with};
+use crate::operation::{CALLED_OFF, Context, Part, Progress};
 
 /// Writes of zeroes at a time, and bytes of each. Where a backend has to copy what it writes (blocking calls, Linux AIO on tmpfs), one turn
 /// copies all of them: it must not hold its thread for long.
@@ -61,6 +62,8 @@ pub(crate) struct Fill {
     stopped: bool,
     /// Whoever calls the operation off: what is recorded already goes on behind it.
     to_the_end: bool,
+    /// Bytes that the operation has done before, of which its progress tells.
+    before: u64,
     failed: Option<Fault>,
     zeros: Option<Frozen>,
 }
@@ -88,22 +91,32 @@ impl Fill {
             stage,
             stopped: false,
             to_the_end: false,
+            before: 0,
             failed: None,
             zeros: None,
         })
     }
 
-    /// The same, and is called off by nobody.
-    pub(crate) fn going_to_the_end(self) -> Fill {
+    /// The same behind so many bytes, which are recorded already: it is called off by nobody.
+    pub(crate) fn going_to_the_end(self, before: u64) -> Fill {
         Fill {
             to_the_end: true,
+            before,
             ..self
         }
     }
 
-    /// Bytes that are zero, and bytes that there are.
-    pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.done, self.len)
+    /// Does it all.
+    ///
+    /// # Errors
+    /// What went wrong, once nothing is under way any more.
+    pub(crate) async fn run(mut self) -> Result<(), Fault> {
+        let mut filled = with(|cx| self.go_on(cx, false))?;
+        while filled == Filled::UnderWay {
+            let completion = completed().await?;
+            filled = with(|cx| self.completed(cx, completion, false))?;
+        }
+        Ok(())
     }
 
     /// Begins nothing more; what is under way ends.
@@ -163,6 +176,10 @@ impl Fill {
                 Err(fault) => self.failed = Some(fault),
             }
         }
+        cx.shown.progress = Some(Progress::Bytes {
+            done: self.before.saturating_add(self.done),
+            of: self.before.saturating_add(self.len),
+        });
         if self.under_way > 0 {
             return Ok(Filled::UnderWay);
         }
@@ -170,7 +187,7 @@ impl Fill {
         if self.failed.as_ref().is_some_and(is_full) && self.stage != Stage::GivingBack && self.give_back(cx) {
             return Ok(Filled::UnderWay);
         }
-        self.failed.take().map_or(Ok(self.outcome()), Err)
+        self.failed.take().map_or(Ok(Filled::Ended), Err)
     }
 
     /// A run that could not be filled lies in a sparse file on a full host: what it has taken there would keep the host full
@@ -189,14 +206,6 @@ impl Fill {
             self.under_way = 1;
         }
         begun
-    }
-
-    /// How far it is. What has failed is as good as stopped.
-    pub(crate) fn outcome(&self) -> Filled {
-        match self.under_way {
-            0 => Filled::Ended,
-            _ => Filled::UnderWay,
-        }
     }
 
     fn wants_more(&mut self) -> bool {

@@ -16,8 +16,8 @@
 
 use crate::cache;
 use crate::error::Fault;
-use crate::identity::Sight;
-use crate::operation::{Answer, CALLED_OFF, Context, Event, Part, Step, Subject};
+use crate::operation::waits::{completed, still, token, turned, uncached, with};
+use crate::operation::{Answer, Context, Event, Failed, Kind, Operation, Part, Subject, Taking};
 use crate::slot_map::SlotKey;
 
 use baio_engine::{Durability, Errno, Op, Request};
@@ -87,116 +87,62 @@ impl Freeze {
     }
 }
 
-/// Where the operation stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Begin,
-    Draining,
-    /// So many syncs of the cache have not ended.
-    WritingBack(usize),
-    /// Waiting for the token.
-    Taking,
-    Settling,
-    Syncing,
+/// The volume is frozen.
+pub(crate) fn freeze(subject: Subject) -> Operation {
+    Operation::new(subject, Kind::Freezes, Taking::Alone, run())
 }
 
-/// A freeze on its way.
-pub(crate) struct FreezeVolume {
-    pub(super) subject: Subject,
-    phase: Phase,
-    /// Callers' writes that the cache had when it began to write back.
-    cached_writes: usize,
-}
-
-impl FreezeVolume {
-    pub(crate) fn new(subject: Subject) -> FreezeVolume {
-        FreezeVolume {
-            subject,
-            phase: Phase::Begin,
-            cached_writes: 0,
+async fn run() -> Result<Answer, Failed> {
+    with(|cx| cx.must_see_all())?;
+    while with(|cx| cx.freeze.is_wanted()) {
+        if with(|cx| cx.freeze.has_holders()) {
+            return Ok(with(frozen));
         }
+        turned().await?; // Another one is on its way.
     }
-
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let is_called_off = cx.is_abandoned || cx.claims.is_asked_to_end(cx.index);
-        match (self.phase, event) {
-            _ if is_called_off => Err(CALLED_OFF),
-            (Phase::Begin, Event::Begin) => match cx.volume.device.sight(self.subject.who) {
-                Sight::Whole => Ok(self.begin(cx)),
-                Sight::Own => Err(Fault::Access {
-                    uid: self.subject.who.uid,
-                }),
-            },
-            (Phase::Begin, Event::Turn) => Ok(self.begin(cx)),
-            // Another one has ended.
-            (_, Event::Turn) => Ok(Step::Requests),
-            (Phase::Draining, Event::Still) => {
-                self.cached_writes = cx.requests.cached_writes();
-                let tag = cx.tag;
-                if let Some(cached) = &mut cx.cached {
-                    cx.freeze.syncs = cached.write_back(cx.objects, tag);
-                }
-                let count = cx.freeze.syncs.len();
-                Ok(self.write_back(count))
-            }
-            (Phase::WritingBack(count), Event::Uncached(ended)) => {
-                // Called off, because only the log could let it go on: what waits for that stays in memory. Or its segment is being
-                // deleted, and nothing is left to be written.
-                ended.or_else(|fault| match fault {
-                    Fault::Cache(cache::CacheError::Cancelled | cache::CacheError::NoObject) => Ok(()),
-                    fault => Err(fault),
-                })?;
-                Ok(self.write_back(count - 1))
-            }
-            (Phase::Taking, Event::Token) => {
-                cx.freeze.stillness = Stillness::Frozen;
-                self.phase = Phase::Settling;
-                Ok(Step::Still)
-            }
+    with(|cx| {
+        cx.freeze.stillness = Stillness::Draining;
+        cx.freeze.on_its_way = Some(cx.index);
+    });
+    still().await?;
+    let cached_writes = write_back().await?;
+    token().await?;
+    with(|cx| cx.freeze.stillness = Stillness::Frozen);
+    still().await?;
+    with(|cx| {
+        if cx.requests.cached_writes() < cached_writes {
             // Something that waited for a log has gone on meanwhile, and was not written back.
-            (Phase::Settling, Event::Still) if cx.requests.cached_writes() < self.cached_writes => {
-                Err(Fault::from(Errno::EAGAIN))
-            }
-            (Phase::Settling, Event::Still) => {
-                let policy = cx.volume.device.policy(Durability::Full);
-                let request = Request::bare(Op::Sync, Some(&cx.volume.device.file), policy);
-                cx.submit_as(Part::Main, request, true)?;
-                self.phase = Phase::Syncing;
-                Ok(Step::Requests)
-            }
-            (Phase::Syncing, Event::Completed(completion)) => {
-                completion.result?;
-                Ok(frozen(cx))
-            }
-            (_, event) => Err(cx.unexpected(&event)),
+            return Err(Fault::from(Errno::EAGAIN));
         }
-    }
-
-    /// Waits for the end of another one's way; else begins its own.
-    fn begin(&mut self, cx: &mut Context<'_>) -> Step {
-        match cx.freeze.is_wanted() {
-            true if cx.freeze.has_holders() => frozen(cx),
-            true => Step::Requests,
-            false => {
-                cx.freeze.stillness = Stillness::Draining;
-                cx.freeze.on_its_way = Some(cx.index);
-                self.phase = Phase::Draining;
-                Step::Still
-            }
-        }
-    }
-
-    fn write_back(&mut self, left: usize) -> Step {
-        if left > 0 {
-            self.phase = Phase::WritingBack(left);
-            return Step::Uncached;
-        }
-        self.phase = Phase::Taking;
-        Step::Token
-    }
+        let policy = cx.volume.device.policy(Durability::Full);
+        let request = Request::bare(Op::Sync, Some(&cx.volume.device.file), policy);
+        cx.submit_as(Part::Main, request, true)
+    })?;
+    completed().await?.result.map_err(Fault::Io)?;
+    Ok(with(frozen))
 }
 
-fn frozen(cx: &mut Context<'_>) -> Step {
+/// Writes back what the cache has; how many callers' writes it had then.
+async fn write_back() -> Result<usize, Fault> {
+    let (writes, syncs) = with(|cx| {
+        let tag = cx.tag;
+        if let Some(cached) = &mut cx.cached {
+            cx.freeze.syncs = cached.write_back(cx.objects, tag);
+        }
+        (cx.requests.cached_writes(), cx.freeze.syncs.len())
+    });
+    for _ in 0..syncs {
+        match uncached().await {
+            // Called off, because only the log could let it go on: what waits for that stays in memory. Or its segment is being
+            // deleted, and nothing is left to be written.
+            Ok(()) | Err(Fault::Cache(cache::CacheError::Cancelled | cache::CacheError::NoObject)) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(writes)
+}
+
+fn frozen(cx: &mut Context<'_>) -> Answer {
     cx.freeze.syncs.clear();
-    Step::Done(Ok(Answer::Frozen(cx.freeze.hold())))
+    Answer::Frozen(cx.freeze.hold())
 }

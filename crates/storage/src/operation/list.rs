@@ -4,12 +4,12 @@
 //! writes, zeroes and copies go on. Each step looks at one read of the table and sorts in what it found; what was gathered is
 //! handed over some thousand segments a turn.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::BTreeMap;
 
-use crate::error::{Fault, Result as CoreResult};
 use crate::identity::Identity;
-use crate::operation::walk::{Walk, Walked};
-use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::operation::waits::{next_turn, token, with};
+use crate::operation::walk::Walk;
+use crate::operation::{Answer, Failed, Kind, Operation, Subject, Taking};
 use crate::segment::inode::Inode;
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
@@ -21,84 +21,41 @@ const TURN_SEGMENTS: usize = 4096;
 /// By owner and name; of one name that is there twice, by slot.
 type Order = (u32, String, SlotAddress);
 
-/// Where the operation stands.
-enum Phase {
-    Begin,
-    Walking(Box<Walk>),
-    Gathering(btree_map::IntoIter<Order, SegmentInfo>, Vec<SegmentInfo>),
+/// The segments that somebody may see.
+pub(crate) fn list(subject: Subject) -> Operation {
+    Operation::new(subject, Kind::Reads, Taking::Walking, run())
 }
 
-/// A list under way.
-pub(crate) struct List {
-    pub(super) subject: Subject,
-    phase: Phase,
-    /// What was found, without the names, which stand in the keys.
-    found: BTreeMap<Order, SegmentInfo>,
-}
-
-impl List {
-    pub(crate) fn new(subject: Subject) -> List {
-        List {
-            subject,
-            phase: Phase::Begin,
-            found: BTreeMap::new(),
-        }
-    }
-
-    /// Bytes of the table that were looked at, and bytes that it has.
-    pub(super) fn progress(&self) -> Option<(u64, u64)> {
-        match &self.phase {
-            Phase::Walking(walk) => Some(walk.progress()),
-            Phase::Begin | Phase::Gathering(..) => None,
-        }
-    }
-
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        match (std::mem::replace(&mut self.phase, Phase::Begin), event) {
-            (Phase::Begin, Event::Begin) => Ok(Step::Token),
-            (Phase::Begin, Event::Token) => {
-                let walked = Walk::begin(cx);
-                Ok(self.walked(cx, walked))
+async fn run() -> Result<Answer, Failed> {
+    token().await?;
+    let who = with(|cx| cx.subject.who);
+    // What was found, without the names, which stand in the keys.
+    let mut found: BTreeMap<Order, SegmentInfo> = BTreeMap::new();
+    let mut walk = with(Walk::begin)?;
+    while walk.goes_on() {
+        with(|cx| cx.shown.progress = Some(walk.progress()));
+        walk.step(&mut |volume, at, inode| {
+            if let Some(mut info) = seen(volume, who, at, inode) {
+                let name = std::mem::take(&mut info.name);
+                found.insert((info.owner_uid, name, at), info);
             }
-            (Phase::Walking(walk), Event::Completed(completion)) => {
-                let (who, found) = (self.subject.who, &mut self.found);
-                let walked = walk.advance(cx, completion, &mut |volume, at, inode| {
-                    if let Some(mut info) = seen(volume, who, at, inode) {
-                        let name = std::mem::take(&mut info.name);
-                        found.insert((info.owner_uid, name, at), info);
-                    }
-                });
-                Ok(self.walked(cx, walked))
-            }
-            (Phase::Gathering(found, gathered), Event::Turn) => Ok(self.gather(found, gathered)),
-            (_, event) => Err(cx.unexpected(&event)),
-        }
+        })
+        .await?;
     }
-
-    fn walked(&mut self, cx: &mut Context<'_>, walked: CoreResult<Walked>) -> Step {
-        match walked {
-            Ok(Walked::Reading(walk)) => {
-                self.phase = Phase::Walking(walk);
-                Step::Requests
-            }
-            Ok(Walked::Ended) => {
-                cx.release_token();
-                let found = std::mem::take(&mut self.found);
-                let gathered = Vec::with_capacity(found.len());
-                self.gather(found.into_iter(), gathered)
-            }
-            Err(error) => Step::Done(Err(error)),
-        }
-    }
-
-    fn gather(&mut self, mut found: btree_map::IntoIter<Order, SegmentInfo>, mut gathered: Vec<SegmentInfo>) -> Step {
+    drop(walk);
+    with(|cx| {
+        cx.shown.progress = None;
+        cx.release_token();
+    });
+    let mut gathered = Vec::with_capacity(found.len());
+    let mut found = found.into_iter();
+    loop {
         let named = |((_, name, _), info): (Order, SegmentInfo)| SegmentInfo { name, ..info };
         gathered.extend(found.by_ref().take(TURN_SEGMENTS).map(named));
         if found.len() == 0 {
-            return Step::Done(Ok(Answer::Segments(gathered)));
+            return Ok(Answer::Segments(gathered));
         }
-        self.phase = Phase::Gathering(found, gathered);
-        Step::Turn
+        next_turn().await?;
     }
 }
 

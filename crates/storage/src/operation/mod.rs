@@ -1,8 +1,7 @@
-//! Operations on the volume's metadata, as state machines.
+//! Operations on the volume's metadata, each an `async fn` that reads from top to bottom.
 //!
-//! An operation never waits: [`Operation::step`] is given what has happened and does all it can, as a request's iterations
-//! do. What it waits for next is either a completion of the engine, the table token, or that the requests on a segment have
-//! ended.
+//! An operation never keeps its thread: it waits by `await` ([`waits`]), and the core polls it when what it waits for has come: a completion
+//! of the engine, the table token, or the end of the requests on a segment. It reaches the core by [`waits::with`].
 //!
 //! The token lets one operation at a time read and change the inode table. It is held for look-ups and record writes, not
 //! while blocks are zeroed or copied. So at most one update of a bucket is in flight, and no probe passes over a slot that
@@ -13,6 +12,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `waits.rs` | how operations wait, and reach the core |
 //! | `lookup.rs`, `update.rs`, `vacate.rs` | find a name; write its record; give its slot up |
 //! | `fill.rs` | zero blocks before they are exposed |
 //! | `mover.rs` | copy a segment to another run while it serves |
@@ -21,18 +21,22 @@
 //! | `repeat.rs` | which operation was done before |
 //! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs`, `freeze.rs`, `check.rs` | the operations |
 
+use std::future::Future;
+use std::sync::Arc;
+
 use std::ops::Range;
 
 use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 
+use self::check::Told;
 use self::claims::Claims;
 use self::defrag::{DefragProgress, DefragReport};
 use self::freeze::{Freeze, FreezeId};
-
+use self::waits::Story;
 use crate::cache;
 use crate::error::{Error, Fault, Result};
 use crate::holds::{HoldId, Holds, Touched};
-use crate::identity::Identity;
+use crate::identity::{Identity, Sight};
 use crate::object::{ObjectState, Objects, Target};
 use crate::request::{Handle, Requests};
 use crate::segment::inode::{Inode, InodeState};
@@ -60,6 +64,7 @@ pub(crate) mod repeat;
 pub(crate) mod resize;
 pub(crate) mod update;
 pub(crate) mod vacate;
+pub(crate) mod waits;
 pub(crate) mod walk;
 
 /// Which of an operation's requests: those of two parts may be under way at once.
@@ -115,8 +120,7 @@ pub(crate) enum Event {
     Thread,
     /// The operation that it has begun has ended.
     Answered(Result<Answer>),
-    /// It was called off while it waited for others. No operation handles this: it ends by its own way of failing, which undoes what it has
-    /// done ([`Context::unexpected`]).
+    /// It was called off while it waited for others. Its wait fails, and it ends by its own way of failing, which undoes what it has done.
     CalledOff,
 }
 
@@ -266,6 +270,14 @@ pub(crate) struct Context<'a> {
     pub(crate) freeze: &'a mut Freeze,
     /// Requests of the operation that have not ended.
     pub(crate) under_way: &'a mut u32,
+    /// What the operation is about.
+    pub(crate) subject: &'a mut Subject,
+    /// What others see of it.
+    pub(crate) shown: &'a mut Shown,
+    /// What has happened, until it is taken.
+    pub(crate) event: &'a mut Option<Event>,
+    /// What it waits for now.
+    pub(crate) waits_for: &'a mut Option<Step>,
 }
 
 impl Context<'_> {
@@ -273,38 +285,37 @@ impl Context<'_> {
         *self.has_token = false;
     }
 
-    /// An event that the operation does not wait for is a bug of ours, and what it does to the table is anybody's guess: the
-    /// operation ends, which frees the token, and the volume changes nothing more until it was opened again. (To wait on would
-    /// be to wait for ever, with the token.)
-    pub(crate) fn unexpected(&mut self, event: &Event) -> Fault {
-        if matches!(event, Event::CalledOff) {
-            return CALLED_OFF;
-        }
-        #[cfg(not(test))] // The unit tests look at what others get.
-        debug_assert!(false, "operation {} does not wait for {}", self.index, event.name());
-        self.volume.latch();
-        Fault::Unexpected(event.name())
-    }
-
-    /// Gives the token back and waits until somebody's claim ends; then the operation looks again.
-    pub(crate) fn wait_for_claim(&mut self, at: SlotAddress) -> Step {
-        self.claims.wait_for(at);
-        self.release_token();
-        Step::Unclaimed
-    }
-
     /// Refuses a segment of which not all is as it should be: it can be deleted, and nothing else.
     pub(crate) fn must_be_whole(&self, at: SlotAddress, inode: &Inode) -> std::result::Result<(), Fault> {
         if inode.state == InodeState::Quarantined || self.volume.quarantined.contains(&at) {
-            return Err(Fault::Corrupt(
-                "its blocks belong to a segment allocated later; it is quarantined, and readable by `check` only"
-                    .into(),
-            ));
+            return Err(quarantined());
         }
         if inode.state == InodeState::Moving {
             return Err(Fault::Moving);
         }
         Ok(())
+    }
+
+    /// The answer that is a segment as it is now.
+    pub(crate) fn segment(&self, inode: &Inode) -> std::result::Result<Answer, Fault> {
+        let name = inode.name.as_ref().ok_or(Fault::NotFound)?;
+        let info = SegmentInfo::of(inode, name, self.volume.block_size(), false);
+        Ok(Answer::Segment(info))
+    }
+
+    /// Refuses whoever sees only its own of the volume.
+    pub(crate) fn must_see_all(&self) -> std::result::Result<(), Fault> {
+        let who = self.subject.who;
+        match self.volume.device.sight(who) {
+            Sight::Whole => Ok(()),
+            Sight::Own => Err(Fault::Access { uid: who.uid }),
+        }
+    }
+
+    /// The table has no slot for another name.
+    pub(crate) fn table_full(&self) -> Fault {
+        let segments_max = Some(self.volume.superblock.geometry().segments_max);
+        Fault::TableFull { segments_max }
     }
 
     /// Nanoseconds since 1970; in a simulation, since its beginning.
@@ -371,11 +382,6 @@ impl Context<'_> {
         true
     }
 
-    pub(crate) fn read(&mut self, offset: u64, len: usize) -> std::result::Result<(), Fault> {
-        let buffer = self.buffer(len)?;
-        self.read_into(Part::Main, offset, buffer).map_err(|(fault, _)| fault)
-    }
-
     /// Reads into memory that was taken before. What cannot be begun gives it back.
     pub(crate) fn read_into(
         &mut self,
@@ -430,114 +436,115 @@ impl Context<'_> {
     }
 }
 
-/// One operation under way.
-pub(crate) enum Operation {
-    Check(check::CheckVolume),
-    Create(create::Create),
-    Defrag(Box<defrag::Defrag>),
-    Delete(delete::Delete),
-    Freeze(freeze::FreezeVolume),
-    List(list::List),
-    Open(open::OpenSegment),
-    Move(Box<moving::Move>),
-    Quota(quota::SetQuota),
-    Rename(rename::Rename),
-    Resize(resize::Resize),
+/// The blocks of a segment belong to another one.
+pub(crate) fn quarantined() -> Fault {
+    let why = "its blocks belong to a segment allocated later; it is quarantined, and readable by `check` only";
+    Fault::Corrupt(why.into())
 }
 
-impl Operation {
-    /// Is it a move, does it make some, or does it move its segment now?
-    pub(crate) fn is_move(&self) -> bool {
-        match self {
-            Operation::Resize(resize) => resize.is_moving(),
-            other => matches!(other, Operation::Move(_) | Operation::Defrag(_)),
-        }
+/// Why an operation fails.
+pub(crate) enum Failed {
+    /// What is wrong with its subject.
+    Fault(Fault),
+    /// What else was wrong, which says itself of what: a part of the table.
+    Elsewhere(Error),
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Failed {
+        Failed::Fault(fault)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Elsewhere(error)
+    }
+}
+
+/// What sort of operation it is, for those who keep some back or ask some to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It changes the table.
+    Changes,
+    /// It moves segments, or moves its own now: it may take long, and has a mark to write before it ends.
+    Moves,
+    /// It changes nothing, so it may go on while the volume is frozen.
+    Reads,
+    /// The same, on a thread of its own.
+    Checks,
+    /// It brings a freeze about.
+    Freezes,
+}
+
+impl Kind {
+    /// Does it change nothing, so that it may go on while the volume is frozen?
+    pub(crate) fn only_reads(self) -> bool {
+        matches!(self, Kind::Reads | Kind::Checks | Kind::Freezes)
+    }
+
+    /// Is it told at a turn to look whether anybody wants it? Others wait for its end.
+    pub(crate) fn is_turned(self) -> bool {
+        matches!(self, Kind::Checks | Kind::Freezes)
+    }
+}
+
+/// What others see of an operation, which it keeps true.
+pub(crate) struct Shown {
+    pub(crate) kind: Kind,
+    /// What it wants the token for. Only what changes nothing, and waits for nothing while it has the token, shares it.
+    pub(crate) taking: Taking,
+    /// How far it is, while it does what takes long.
+    progress: Option<Progress>,
+    /// What its thread tells.
+    check: Option<Arc<Told>>,
+}
+
+impl Shown {
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        let check = self.check.as_ref().map(|told| Progress::Check(told.progress()));
+        check.or(self.progress)
     }
 
     /// Has the thread ended that it waits for?
     pub(crate) fn thread_is_over(&self) -> bool {
-        matches!(self, Operation::Check(check) if check.is_over())
+        self.check.as_ref().is_some_and(|told| told.is_over())
     }
+}
 
-    /// Does it change nothing, so that it may go on while the volume is frozen?
-    pub(crate) fn only_reads(&self) -> bool {
-        use Operation::{Check, Freeze, List, Open};
-        matches!(self, Check(_) | Freeze(_) | List(_) | Open(_))
-    }
+/// One operation under way.
+pub(crate) struct Operation {
+    pub(crate) subject: Subject,
+    pub(crate) shown: Shown,
+    pub(crate) story: Story,
+}
 
-    /// How far it is, on a volume with blocks of this size.
-    pub(crate) fn progress(&self, block_size: u64) -> Option<Progress> {
-        let bytes = |(done, of)| Progress::Bytes { done, of };
-        match self {
-            Operation::Check(check) => check.progress().map(Progress::Check),
-            Operation::Create(create) => create.progress().map(bytes),
-            Operation::Resize(resize) => resize.progress(block_size).map(bytes),
-            Operation::Move(moving) => moving.progress(block_size).map(bytes),
-            Operation::List(list) => list.progress().map(bytes),
-            Operation::Defrag(defrag) => Some(Progress::Defrag(defrag.progress())),
-            Operation::Delete(_)
-            | Operation::Freeze(_)
-            | Operation::Open(_)
-            | Operation::Quota(_)
-            | Operation::Rename(_) => None,
+impl Operation {
+    pub(crate) fn new(
+        subject: Subject,
+        kind: Kind,
+        taking: Taking,
+        story: impl Future<Output = std::result::Result<Answer, Failed>> + 'static,
+    ) -> Operation {
+        Operation {
+            subject,
+            shown: Shown {
+                kind,
+                taking,
+                progress: None,
+                check: None,
+            },
+            story: Box::pin(story),
         }
     }
 
-    /// What it wants the token for. Only what changes nothing, and waits for nothing while it has the token, shares it.
-    pub(crate) fn taking(&self) -> Taking {
-        match self {
-            Operation::List(_) => Taking::Walking,
-            Operation::Open(open) if open.may_walk() => Taking::Walking,
-            Operation::Open(_) => Taking::Looking,
-            _ => Taking::Alone,
-        }
-    }
-
-    /// What it is about, and who asks.
-    pub(crate) fn subject(&self) -> &Subject {
-        match self {
-            Operation::Check(check) => &check.subject,
-            Operation::Create(create) => &create.subject,
-            Operation::Delete(delete) => &delete.subject,
-            Operation::Defrag(defrag) => &defrag.subject,
-            Operation::Freeze(freeze) => &freeze.subject,
-            Operation::List(list) => &list.subject,
-            Operation::Open(open) => &open.subject,
-            Operation::Move(moving) => &moving.subject,
-            Operation::Quota(quota) => &quota.subject,
-            Operation::Rename(rename) => &rename.subject,
-            Operation::Resize(resize) => &resize.subject,
-        }
-    }
-
-    /// Moves the operation on. Whatever fails ends it, and gives the token back.
-    pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
-        self.advance(cx, event).unwrap_or_else(|fault| {
-            cx.release_token();
-            // What it says of others is for those who may see it.
-            let subject = self.subject();
-            let sight = cx.volume.device.sight(subject.who);
-            Step::Done(Err(subject.error(fault.seen_with(sight))))
-        })
-    }
-
-    fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> std::result::Result<Step, Fault> {
-        if cx.is_called_off && self.taking() != Taking::Alone {
-            return Err(CALLED_OFF); // What it has under way is nobody's then.
-        }
-        match self {
-            Operation::Check(check) => check.advance(cx, event),
-            Operation::Create(create) => create.advance(cx, event),
-            Operation::Delete(delete) => delete.advance(cx, event),
-            Operation::Defrag(defrag) => defrag.advance(cx, event),
-            Operation::Freeze(freeze) => freeze.advance(cx, event),
-            Operation::List(list) => list.advance(cx, event),
-            Operation::Open(open) => open.advance(cx, event),
-            Operation::Move(moving) => moving.advance(cx, event),
-            Operation::Quota(quota) => quota.advance(cx, event),
-            Operation::Rename(rename) => rename.advance(cx, event),
-            Operation::Resize(resize) => resize.advance(cx, event),
-        }
+    /// One that changes the table.
+    pub(crate) fn changing(
+        subject: Subject,
+        story: impl Future<Output = std::result::Result<Answer, Failed>> + 'static,
+    ) -> Operation {
+        Operation::new(subject, Kind::Changes, Taking::Alone, story)
     }
 }
 

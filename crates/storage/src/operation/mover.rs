@@ -27,14 +27,13 @@ use baio_engine::{Buffer, Completion, Durability, Errno, Op, Request};
 use crate::error::Fault;
 use crate::holds::HoldId;
 use crate::object::Moving;
-use crate::operation::fill::{Fill, Filled, Zeroing};
-use crate::operation::lookup::{bucket_copy, bytes_of, read_pair};
-use crate::operation::update::{Update, Updated};
-use crate::operation::{Context, Event, Part, Step};
+use crate::operation::fill::{Fill, Zeroing};
+use crate::operation::lookup::{Found, read_bucket};
+use crate::operation::update::Update;
+use crate::operation::waits::{completed, quiet, token, with};
+use crate::operation::{Context, Part, Progress};
 use crate::segment::inode::{Inode, InodeState, MoveTo};
-use crate::segment::layout::Place;
 use crate::segment::probe::SlotAddress;
-use crate::volume::table::BucketCopy;
 
 /// Bytes copied at a time, unless the arena is small.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -55,14 +54,6 @@ pub(crate) enum Patience {
     Background,
 }
 
-/// How far a move is.
-pub(crate) enum Moved {
-    /// It waits for this.
-    Waits(Step),
-    /// The segment lives in the target.
-    Ended(Box<Inode>),
-}
-
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Record {
@@ -74,36 +65,6 @@ enum Record {
     End,
 }
 
-/// Where the move stands.
-enum Phase {
-    /// Between two phases.
-    Between,
-    /// The record of the next state is written; the token is ours.
-    Recording(Record, Box<Inode>, Update),
-    /// Waiting for the token, for this record.
-    Wanting(Record),
-    /// Reading the bucket; the token is ours.
-    Looking(Record, Option<BucketCopy>),
-    /// Waiting until no request touches the chunk.
-    Quieting,
-    /// Reading the chunk from the source.
-    Reading,
-    /// Writing it to the target.
-    Writing,
-    /// Zeroing what the segment is to be longer.
-    Zeroing(Fill),
-    /// Waiting for memory or slots, then going on with this.
-    Pausing(Resume),
-}
-
-/// What is tried again after a pause.
-#[derive(Clone, Copy, Debug)]
-enum Resume {
-    Chunk,
-    Rest,
-    Record(Record),
-}
-
 /// A move under way. The operation around it has claimed the segment.
 pub(crate) struct Mover {
     address: SlotAddress,
@@ -113,47 +74,58 @@ pub(crate) struct Mover {
     /// The size when it has moved, in blocks.
     blocks: u64,
     patience: Patience,
-    phase: Phase,
+    /// The record with which it begins.
+    begun: Option<(Box<Inode>, Update)>,
     hold: Option<HoldId>,
     /// The chunk's memory, kept from one to the next.
     buffer: Option<Buffer>,
     pauses: u32,
+    /// Blocks behind the mark that may count as copied: their record failed.
+    doubt: u64,
 }
 
 impl Mover {
-    /// Begins to move a live segment that was just found: the token is ours until the record is durable.
+    /// Begins to move a live segment that was just found to a run that was just taken, which is given back where this fails. The token
+    /// is ours until the record is durable.
     ///
     /// # Errors
-    /// Nothing was written then; the target is still the caller's.
+    /// Nothing was written then.
     pub(crate) fn begin(
         cx: &mut Context<'_>,
-        (address, bucket): (SlotAddress, BucketCopy),
-        inode: Box<Inode>,
+        found: Found,
         (start, reserve): (u64, u64),
         blocks: u64,
     ) -> Result<Mover, Fault> {
+        let Found { at, inode, bucket } = found;
         let to = MoveTo {
             start,
             blocks: reserve,
             done: 0,
         };
-        let mut mover = Mover::new(address, inode, to, blocks, Patience::Caller);
+        let mut mover = Mover::new(at, inode, to, blocks, Patience::Caller);
         let next = mover.next_inode(cx, Record::Begin);
-        let update = Update::begin(cx, bucket, address, &next)?;
-        mover.phase = Phase::Recording(Record::Begin, next, update);
+        match Update::begin(cx, bucket, at, &next) {
+            Ok(update) => mover.begun = Some((next, update)),
+            Err(fault) => {
+                // Nothing was written that names it.
+                let _ = cx.volume.free.release(start, reserve);
+                return Err(fault);
+            }
+        }
+        mover.tell(cx);
         Ok(mover)
     }
 
     /// Goes on with a move that was found half-done; gives the token back.
     ///
     /// # Errors
-    /// As [`Mover::advance`].
+    /// Where it is being moved to is no place.
     pub(crate) fn resume(
         cx: &mut Context<'_>,
         address: SlotAddress,
         inode: Box<Inode>,
         patience: Patience,
-    ) -> Result<(Mover, Step), Fault> {
+    ) -> Result<Mover, Fault> {
         let to = inode
             .move_to
             .ok_or_else(|| Fault::Corrupt("it is being moved nowhere".into()))?;
@@ -163,9 +135,9 @@ impl Mover {
             mover.to.done = (to.done + 1).min(blocks);
         }
         mover.show(cx, 0)?;
+        mover.tell(cx);
         cx.release_token();
-        let step = mover.next_chunk(cx)?;
-        Ok((mover, step))
+        Ok(mover)
     }
 
     fn new(address: SlotAddress, inode: Box<Inode>, to: MoveTo, blocks: u64, patience: Patience) -> Mover {
@@ -175,10 +147,11 @@ impl Mover {
             to,
             blocks,
             patience,
-            phase: Phase::Between,
+            begun: None,
             hold: None,
             buffer: None,
             pauses: 0,
+            doubt: 0,
         }
     }
 
@@ -188,71 +161,85 @@ impl Mover {
         never.then_some(self.inode.reserve_blocks)
     }
 
-    /// Bytes that are in the target, and bytes that are to be there.
-    pub(crate) fn progress(&self, block_size: u64) -> (u64, u64) {
-        let zeroed = match &self.phase {
-            Phase::Zeroing(fill) => fill.progress().0,
-            _ => 0,
-        };
-        let bytes = |blocks: u64| blocks.saturating_mul(block_size);
-        let of = bytes(self.blocks.max(self.inode.blocks));
-        (bytes(self.to.done).saturating_add(zeroed).min(of), of)
+    /// Says how many bytes are in the target, of those that are to be there.
+    fn tell(&self, cx: &mut Context<'_>) {
+        let of = self.bytes(cx, self.blocks.max(self.inode.blocks));
+        let done = self.bytes(cx, self.to.done).min(of);
+        cx.shown.progress = Some(Progress::Bytes { done, of });
     }
 
-    /// Takes in what has happened.
+    /// Moves the segment; gives its inode, which lives in the target.
     ///
     /// # Errors
     /// The move has stopped where it stands; the token is given back, the segment is served by its mark.
-    pub(crate) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Moved, Fault> {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Recording(record, next, update) => match event {
-                Event::Completed(completion) => self.recorded(cx, record, next, update, completion),
-                event => {
-                    let fault = cx.unexpected(&event);
-                    self.stop(cx, fault, 0).map(Moved::Waits)
+    pub(crate) async fn run(&mut self) -> Result<Box<Inode>, Fault> {
+        let moved = self.go().await;
+        with(|cx| {
+            cx.shown.progress = None;
+            match moved {
+                Ok(()) => Ok(self.inode.clone()),
+                Err(fault) => Err(self.stop(cx, fault)),
+            }
+        })
+    }
+
+    async fn go(&mut self) -> Result<(), Fault> {
+        if let Some((next, update)) = self.begun.take() {
+            self.recorded(Record::Begin, next, update).await?;
+        }
+        loop {
+            with(|cx| self.may_go_on(cx))?;
+            if self.to.done >= self.inode.blocks {
+                break;
+            }
+            match self.copy_chunk().await {
+                Ok(copied) if crate::seeded_bug("mark-in-memory-only") => {
+                    self.to.done += copied;
+                    with(|cx| self.show(cx, 0))?;
                 }
-            },
-            phase => {
-                let stepped = self.go_on(cx, phase, event);
-                stepped.or_else(|fault| self.stop(cx, fault, 0)).map(Moved::Waits)
+                Ok(copied) => self.record(Record::Mark(self.to.done + copied)).await?,
+                Err(fault) => self.pause(fault).await?,
             }
         }
-    }
-
-    fn go_on(&mut self, cx: &mut Context<'_>, phase: Phase, event: Event) -> Result<Step, Fault> {
-        match (phase, event) {
-            (Phase::Quieting, Event::Drained) => self.read_chunk(cx),
-            (Phase::Reading, Event::Completed(completion)) => self.chunk_read(cx, completion),
-            (Phase::Writing, Event::Completed(completion)) => self.chunk_written(cx, completion),
-            (Phase::Zeroing(mut fill), Event::Completed(completion)) => match fill.completed(cx, completion, false) {
-                Ok(filled) => self.zeroed(fill, filled),
-                Err(fault) => self.pause(cx, Resume::Rest, fault),
-            },
-            (Phase::Wanting(record), Event::Token) => self.look(cx, record),
-            (Phase::Looking(record, copy), Event::Completed(completion)) => self.looked(cx, record, copy, completion),
-            // Whatever the timer says: where there are none it is said at once.
-            (Phase::Pausing(resume), Event::Completed(_)) => match resume {
-                Resume::Chunk => self.next_chunk(cx),
-                Resume::Rest => self.zero_the_rest(cx),
-                Resume::Record(record) => Ok(self.want(record)),
-            },
-            (_, event) => Err(cx.unexpected(&event)),
+        self.buffer = None;
+        if let Some(hold) = self.hold.take() {
+            with(|cx| cx.release_hold(hold)); // Everything goes to the target already.
         }
+        while let Err(fault) = self.zero_the_rest().await {
+            self.pause(fault).await?;
+        }
+        self.record(Record::End).await
     }
 
-    fn next_chunk(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
+    /// Was it asked to end?
+    fn may_go_on(&self, cx: &Context<'_>) -> Result<(), Fault> {
         if cx.claims.is_asked_to_end(cx.index) {
             let mark = self.bytes(cx, self.to.done);
             return Err(Fault::MoveStopped { mark });
         }
-        if self.to.done >= self.inode.blocks {
-            // Everything goes to the target already.
-            if let Some(hold) = self.hold.take() {
-                cx.release_hold(hold);
-            }
-            self.buffer = None;
-            return self.zero_the_rest(cx);
-        }
+        Ok(())
+    }
+
+    /// Holds the next chunk and copies it; how many blocks it was.
+    async fn copy_chunk(&mut self) -> Result<u64, Fault> {
+        let hold = with(|cx| self.hold_chunk(cx));
+        quiet(hold).await?;
+        with(|cx| self.read_chunk(cx))?;
+        let read = completed().await?;
+        with(|cx| {
+            self.must_be_whole(cx, &read)?;
+            let at = self.place(cx, self.to.start)?;
+            cx.write(at, read.memory, Durability::Data)
+        })?;
+        let written = completed().await?;
+        with(|cx| {
+            self.must_be_whole(cx, &written)?;
+            self.buffer = written.memory.into_buffer();
+            Ok(u64::from(written.bytes_done) / u64::from(cx.volume.block_size()))
+        })
+    }
+
+    fn hold_chunk(&mut self, cx: &mut Context<'_>) -> HoldId {
         let range = self.bytes(cx, self.to.done)..self.bytes(cx, self.to.done + self.chunk(cx));
         let hold = match self.hold {
             Some(hold) => {
@@ -262,8 +249,7 @@ impl Mover {
             None => cx.hold(self.address, range),
         };
         self.hold = Some(hold);
-        self.phase = Phase::Quieting;
-        Ok(Step::Quiet(hold))
+        hold
     }
 
     /// Blocks to copy next.
@@ -273,48 +259,13 @@ impl Mover {
         blocks.max(1).min(self.inode.blocks - self.to.done)
     }
 
-    fn read_chunk(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
+    fn read_chunk(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
         let at = self.place(cx, self.inode.start_block)?;
         let len = self.bytes(cx, self.chunk(cx)) as usize;
         // That of the chunk before is large enough: all have one size, and the last less.
-        let begun = match self.buffer.take().map_or_else(|| cx.buffer(len), Ok) {
-            Ok(mut buffer) => {
-                buffer.set_len(len);
-                cx.read_into(Part::Main, at, buffer).map_err(|(fault, _)| fault)
-            }
-            Err(fault) => Err(fault),
-        };
-        match begun {
-            Ok(()) => {
-                self.phase = Phase::Reading;
-                Ok(Step::Requests)
-            }
-            Err(fault) => self.pause(cx, Resume::Chunk, fault),
-        }
-    }
-
-    fn chunk_read(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Step, Fault> {
-        self.must_be_whole(cx, &completion)?;
-        let at = self.place(cx, self.to.start)?;
-        match cx.write(at, completion.memory, Durability::Data) {
-            Ok(()) => {
-                self.phase = Phase::Writing;
-                Ok(Step::Requests)
-            }
-            Err(fault) => self.pause(cx, Resume::Chunk, fault),
-        }
-    }
-
-    fn chunk_written(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Step, Fault> {
-        self.must_be_whole(cx, &completion)?;
-        let copied = u64::from(completion.bytes_done) / u64::from(cx.volume.block_size());
-        self.buffer = completion.memory.into_buffer();
-        if crate::seeded_bug("mark-in-memory-only") {
-            self.to.done += copied;
-            self.show(cx, 0)?;
-            return self.next_chunk(cx);
-        }
-        Ok(self.want(Record::Mark(self.to.done + copied)))
+        let mut buffer = self.buffer.take().map_or_else(|| cx.buffer(len), Ok)?;
+        buffer.set_len(len);
+        cx.read_into(Part::Main, at, buffer).map_err(|(fault, _)| fault)
     }
 
     /// Less than asked for is no error of the engine's, but one here.
@@ -330,81 +281,47 @@ impl Mover {
         }
     }
 
-    fn zero_the_rest(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
+    /// Zeroes what the segment is to be longer.
+    async fn zero_the_rest(&mut self) -> Result<(), Fault> {
         let copied = self.inode.blocks;
         if self.blocks <= copied {
-            return Ok(self.want(Record::End));
+            return Ok(());
         }
         // The record says that it moves: it ends, else both runs stay taken.
-        let mut fill =
-            Fill::new(cx, self.to.start + copied, self.blocks - copied, Zeroing::Written)?.going_to_the_end();
-        match fill.go_on(cx, false) {
-            Ok(filled) => self.zeroed(fill, filled),
-            Err(fault) => self.pause(cx, Resume::Rest, fault),
-        }
+        let fill = with(|cx| {
+            let fill = Fill::new(cx, self.to.start + copied, self.blocks - copied, Zeroing::Written)?;
+            Ok::<_, Fault>(fill.going_to_the_end(self.bytes(cx, copied)))
+        })?;
+        fill.run().await
     }
 
-    fn zeroed(&mut self, fill: Fill, filled: Filled) -> Result<Step, Fault> {
-        if filled == Filled::UnderWay {
-            self.phase = Phase::Zeroing(fill);
-            return Ok(Step::Requests);
-        }
-        Ok(self.want(Record::End))
-    }
-
-    fn want(&mut self, record: Record) -> Step {
-        self.phase = Phase::Wanting(record);
-        Step::Token
+    /// Writes a record.
+    async fn record(&mut self, record: Record) -> Result<(), Fault> {
+        let (next, update) = loop {
+            token().await?;
+            match self.begin_record(record).await {
+                Ok(begun) => break begun,
+                Err(fault) => {
+                    with(|cx| cx.release_token());
+                    self.pause(fault).await?;
+                }
+            }
+        };
+        self.recorded(record, next, update).await
     }
 
     /// The bucket is read anew for each record: others change their inodes in it meanwhile.
-    fn look(&mut self, cx: &mut Context<'_>, record: Record) -> Result<Step, Fault> {
-        if let Err(fault) = read_pair(cx, self.address.bucket, Place::Table) {
-            cx.release_token();
-            return self.pause(cx, Resume::Record(record), fault);
-        }
-        self.phase = Phase::Looking(record, None);
-        Ok(Step::Requests)
-    }
-
-    fn looked(
-        &mut self,
-        cx: &mut Context<'_>,
-        record: Record,
-        copy: Option<BucketCopy>,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        let copy = match copy {
-            Some(mut copy) => {
-                copy.add_mirror(bytes_of(completion)?);
-                copy
+    async fn begin_record(&mut self, record: Record) -> Result<(Box<Inode>, Update), Fault> {
+        let bucket = read_bucket(self.address.bucket, []).await?;
+        with(|cx| {
+            let found = bucket.image()?.slot(self.address.slot, cx.volume.superblock.geometry());
+            if found.and_then(Result::ok).as_ref() != Some(&*self.inode) {
+                return Err(Fault::Corrupt("its inode was changed while it was being moved".into()));
             }
-            None => bucket_copy(cx, self.address.bucket, completion)?,
-        };
-        if copy.needs_mirror() {
-            if let Err(fault) = read_pair(cx, self.address.bucket, Place::Mirror) {
-                cx.release_token();
-                return self.pause(cx, Resume::Record(record), fault);
-            }
-            self.phase = Phase::Looking(record, Some(copy));
-            return Ok(Step::Requests);
-        }
-        let geometry = *cx.volume.superblock.geometry();
-        let found = copy.image()?.slot(self.address.slot, &geometry).and_then(Result::ok);
-        if found.as_ref() != Some(&*self.inode) {
-            return Err(Fault::Corrupt("its inode was changed while it was being moved".into()));
-        }
-        let next = self.next_inode(cx, record);
-        match Update::begin(cx, copy, self.address, &next) {
-            Ok(update) => {
-                self.phase = Phase::Recording(record, next, update);
-                Ok(Step::Requests)
-            }
-            Err(fault) => {
-                cx.release_token();
-                self.pause(cx, Resume::Record(record), fault)
-            }
-        }
+            let next = self.next_inode(cx, record);
+            let update = Update::begin(cx, bucket, self.address, &next)?;
+            Ok((next, update))
+        })
     }
 
     fn next_inode(&self, cx: &mut Context<'_>, record: Record) -> Box<Inode> {
@@ -436,33 +353,26 @@ impl Mover {
         next
     }
 
-    fn recorded(
-        &mut self,
-        cx: &mut Context<'_>,
-        record: Record,
-        next: Box<Inode>,
-        mut update: Update,
-        completion: Completion,
-    ) -> Result<Moved, Fault> {
-        match update.completed(cx, completion) {
-            Ok(Updated::Writing) => {
-                self.phase = Phase::Recording(record, next, update);
-                return Ok(Moved::Waits(Step::Requests));
-            }
-            Ok(Updated::Done) => {}
+    /// Waits for the end of a record, and shows what it says.
+    async fn recorded(&mut self, record: Record, next: Box<Inode>, update: Update) -> Result<(), Fault> {
+        let recorded = update.ended().await;
+        with(|cx| match recorded {
+            Ok(()) => self.has_recorded(cx, record, next),
             Err(fault) => {
-                let doubt = match record {
-                    _ if !cx.volume.is_latched() => 0, // Nothing was written.
-                    Record::Mark(done) => done - self.to.done,
-                    // Whichever holds: all is in the source, or all in the target.
-                    Record::Begin | Record::End => 0,
+                self.doubt = match record {
+                    // Whichever holds of the others: all is in the source, or all in the target.
+                    Record::Mark(done) if cx.volume.is_latched() => done - self.to.done,
+                    _ => 0,
                 };
                 if self.never_began(cx).is_some() {
                     let _ = cx.volume.free.release(self.to.start, self.to.blocks);
                 }
-                return self.stop(cx, fault, doubt).map(Moved::Waits);
+                Err(fault)
             }
-        }
+        })
+    }
+
+    fn has_recorded(&mut self, cx: &mut Context<'_>, record: Record, next: Box<Inode>) -> Result<(), Fault> {
         cx.release_token();
         self.pauses = 0;
         let before = std::mem::replace(&mut self.inode, next);
@@ -482,24 +392,25 @@ impl Mover {
                 cx.volume.unfinished_moves.retain(|moving| *moving != self.address);
                 // It was the segment's until now.
                 let _ = cx.volume.free.release(before.start_block, before.reserve_blocks);
-                return Ok(Moved::Ended(self.inode.clone()));
+                return Ok(());
             }
         }
-        self.show(cx, 0)?;
-        let stepped = self.next_chunk(cx);
-        stepped.or_else(|fault| self.stop(cx, fault, 0)).map(Moved::Waits)
+        self.tell(cx);
+        self.show(cx, 0)
     }
 
-    /// Ends the move where it stands.
-    fn stop(&mut self, cx: &mut Context<'_>, fault: Fault, doubt: u64) -> Result<Step, Fault> {
+    /// Ends the move where it stands; gives why.
+    fn stop(&mut self, cx: &mut Context<'_>, fault: Fault) -> Fault {
         cx.release_token();
         self.buffer = None;
         // First the handles, then who waited: what crosses the mark is to be refused.
-        self.show(cx, doubt)?;
+        if let Err(fault) = self.show(cx, self.doubt) {
+            return fault;
+        }
         if let Some(hold) = self.hold.take() {
             cx.release_hold(hold);
         }
-        Err(fault)
+        fault
     }
 
     /// Tells the handles where the segment lives.
@@ -515,7 +426,17 @@ impl Mover {
         Ok(())
     }
 
-    fn pause(&mut self, cx: &mut Context<'_>, resume: Resume, fault: Fault) -> Result<Step, Fault> {
+    /// Waits a while where memory or slots were missing.
+    ///
+    /// # Errors
+    /// Something else was wrong, or it has waited long enough.
+    async fn pause(&mut self, fault: Fault) -> Result<(), Fault> {
+        with(|cx| self.begin_pause(cx, fault))?;
+        completed().await?; // Whatever the timer says: where there are none it is said at once.
+        Ok(())
+    }
+
+    fn begin_pause(&mut self, cx: &mut Context<'_>, fault: Fault) -> Result<(), Fault> {
         if !matches!(fault, Fault::NoMemory { .. } | Fault::Io(baio_engine::Error::Full)) {
             return Err(fault);
         }
@@ -528,9 +449,7 @@ impl Mover {
         self.pauses += 1;
         let at = cx.engine.now().after(pause);
         let policy = cx.volume.device.policy(Durability::None);
-        cx.submit_as(Part::Main, Request::bare(Op::Timer { at }, None, policy), true)?;
-        self.phase = Phase::Pausing(resume);
-        Ok(Step::Requests)
+        cx.submit_as(Part::Main, Request::bare(Op::Timer { at }, None, policy), true)
     }
 
     /// Where the chunk lies in a run that begins with this block, on the device.

@@ -1,208 +1,117 @@
 //! Moving a segment to another run of blocks, in service: finds it, chooses the target, and has it copied ([`super::mover`]).
 //! A move that an open finds half-done is gone on with in the background, by the place of its inode.
 
-use baio_engine::Completion;
-
 use crate::error::Fault;
 use crate::operation::claims::Claim;
-use crate::operation::lookup::{Looked, Lookup, bucket_copy, bytes_of, read_pair};
-use crate::operation::mover::{Moved, Mover, Patience};
-use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::operation::lookup::{Found, lookup, read_bucket};
+use crate::operation::mover::{Mover, Patience};
+use crate::operation::waits::{token, unclaimed, with};
+use crate::operation::{Answer, Context, Failed, Kind, Operation, Subject, Taking, quarantined};
 use crate::segment::free_set::{FreeSet, NoSpace};
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::layout::Place;
 use crate::segment::probe::SlotAddress;
-use crate::volume::inspect::SegmentInfo;
-use crate::volume::table::BucketCopy;
 
 /// Which segment is to be moved.
 #[derive(Clone, Copy, Debug)]
-enum Which {
-    /// The one of that name, to this block, or wherever is best.
+pub(crate) enum Which {
+    /// The one of that name, to this block; or down to the lowest run that is long enough, else to the one that fits best.
     Named(Option<u64>),
-    /// The one of that name in this slot, to this block, or wherever is best: of two inodes of one name a look-up knows one.
+    /// The same for the one of that name in this slot: of two inodes of one name a look-up knows one.
     Placed(SlotAddress, Option<u64>),
-    /// The one whose inode is here, to where it is on the way.
+    /// The one whose inode is here, which was found half-moved, to where it is on the way.
     Unfinished(SlotAddress),
 }
 
-/// Where the operation stands.
-enum Phase {
-    Begin,
-    /// Looking for the name.
-    Looking(Lookup),
-    /// Reading the bucket of an unfinished one.
-    Reading(Option<BucketCopy>),
-    /// Copying.
-    Moving(Box<Mover>),
+/// A segment is moved.
+pub(crate) fn move_segment(subject: Subject, which: Which) -> Operation {
+    Operation::new(subject, Kind::Moves, Taking::Alone, run(which))
 }
 
-/// A move under way.
-pub(crate) struct Move {
-    pub(super) subject: Subject,
-    which: Which,
-    phase: Phase,
+async fn run(which: Which) -> Result<Answer, Failed> {
+    with(|cx| cx.subject.may_change(cx.volume))?;
+    token().await?;
+    let found = loop {
+        let found = which.find().await?;
+        let at = found.at;
+        if with(|cx| cx.claims.claim(at, cx.index, Claim::Shared)) {
+            break found;
+        }
+        drop(found);
+        unclaimed(at).await?;
+    };
+    let inode = match with(|cx| which.begin(cx, found))? {
+        Begun::Moves(mut mover) => mover.run().await?,
+        Begun::Stays(inode) => inode,
+    };
+    with(|cx| {
+        cx.release_token();
+        Ok(cx.segment(&inode)?)
+    })
 }
 
-impl Move {
-    /// Moves a segment to this block, or down to the lowest run that is long enough, else to the one that fits best.
-    pub(crate) fn new(subject: Subject, to: Option<u64>) -> Move {
-        Move {
-            subject,
-            which: Which::Named(to),
-            phase: Phase::Begin,
-        }
-    }
+/// What comes of a segment that was found.
+enum Begun {
+    Moves(Mover),
+    /// It is where it was to go.
+    Stays(Box<Inode>),
+}
 
-    /// The same for the segment in this slot.
-    pub(crate) fn placed(subject: Subject, at: SlotAddress, to: Option<u64>) -> Move {
-        Move {
-            subject,
-            which: Which::Placed(at, to),
-            phase: Phase::Begin,
-        }
-    }
-
-    /// Goes on with a move that was found half-done.
-    pub(crate) fn unfinished(subject: Subject, at: SlotAddress) -> Move {
-        Move {
-            subject,
-            which: Which::Unfinished(at),
-            phase: Phase::Begin,
-        }
-    }
-
-    pub(super) fn progress(&self, block_size: u64) -> Option<(u64, u64)> {
-        match &self.phase {
-            Phase::Moving(mover) => Some(mover.progress(block_size)),
-            _ => None,
-        }
-    }
-
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-        match (phase, event) {
-            (Phase::Begin, Event::Begin) => {
-                self.subject.may_change(cx.volume)?;
-                Ok(Step::Token)
+impl Which {
+    async fn find(self) -> Result<Found, Fault> {
+        match self {
+            Which::Named(_) => {
+                let key = with(|cx| cx.subject.key.clone());
+                lookup(key).await?.found().ok_or(Fault::NotFound)
             }
-            (Phase::Begin, Event::Token) => self.look(cx),
-            (Phase::Looking(lookup), Event::Completed(completion)) => self.looked(cx, lookup, completion),
-            (Phase::Reading(copy), Event::Completed(completion)) => self.read(cx, copy, completion),
-            (Phase::Moving(mut mover), event) => match mover.advance(cx, event)? {
-                Moved::Waits(step) => {
-                    self.phase = Phase::Moving(mover);
-                    Ok(step)
-                }
-                Moved::Ended(inode) => answer(cx, &inode),
-            },
-            (_, event) => Err(cx.unexpected(&event)),
-        }
-    }
-
-    fn look(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
-        self.phase = match self.which {
-            Which::Named(_) => Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?),
             Which::Unfinished(at) | Which::Placed(at, _) => {
-                read_pair(cx, at.bucket, Place::Table)?;
-                Phase::Reading(None)
+                let bucket = read_bucket(at.bucket, []).await?;
+                with(|cx| {
+                    let inode = bucket.image()?.slot(at.slot, cx.volume.superblock.geometry());
+                    let inode = inode.and_then(Result::ok).filter(|inode| self.is_it(cx, inode));
+                    // Deleted, or another one, before its turn came.
+                    let inode = Box::new(inode.ok_or(Fault::NotFound)?);
+                    Ok(Found { at, inode, bucket })
+                })
             }
-        };
-        Ok(Step::Requests)
-    }
-
-    fn read(&mut self, cx: &mut Context<'_>, copy: Option<BucketCopy>, completion: Completion) -> Result<Step, Fault> {
-        let (Which::Unfinished(at) | Which::Placed(at, _)) = self.which else {
-            return Err(Fault::NotFound); // Only they are read by their place.
-        };
-        let copy = match copy {
-            Some(mut copy) => {
-                copy.add_mirror(bytes_of(completion)?);
-                copy
-            }
-            None => bucket_copy(cx, at.bucket, completion)?,
-        };
-        if copy.needs_mirror() {
-            read_pair(cx, at.bucket, Place::Mirror)?;
-            self.phase = Phase::Reading(Some(copy));
-            return Ok(Step::Requests);
-        }
-        let geometry = *cx.volume.superblock.geometry();
-        let inode = copy.image()?.slot(at.slot, &geometry).and_then(Result::ok);
-        // Deleted, or another one, before its turn came.
-        let inode = inode.filter(|inode| match self.which {
-            Which::Placed(..) => inode.key().as_ref() == Some(&self.subject.key),
-            _ => inode.state == InodeState::Moving,
-        });
-        self.found(cx, at, Box::new(inode.ok_or(Fault::NotFound)?), copy)
-    }
-
-    fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Looking(lookup);
-                Ok(Step::Requests)
-            }
-            Looked::Absent(_) => Err(Fault::NotFound),
-            Looked::Found { address, inode, bucket } => self.found(cx, address, inode, bucket),
         }
     }
 
-    fn found(
-        &mut self,
-        cx: &mut Context<'_>,
-        at: SlotAddress,
-        inode: Box<Inode>,
-        bucket: BucketCopy,
-    ) -> Result<Step, Fault> {
-        if !cx.claims.claim(at, cx.index, Claim::Shared) {
-            return Ok(cx.wait_for_claim(at));
+    fn is_it(self, cx: &Context<'_>, inode: &Inode) -> bool {
+        match self {
+            Which::Placed(..) => inode.key().as_ref() == Some(&cx.subject.key),
+            Which::Named(_) | Which::Unfinished(_) => inode.state == InodeState::Moving,
         }
+    }
+
+    /// Begins to move what was found and claimed.
+    fn begin(self, cx: &mut Context<'_>, found: Found) -> Result<Begun, Fault> {
+        let Found { at, inode, bucket } = found;
         if inode.state == InodeState::Quarantined || cx.volume.quarantined.contains(&at) {
-            return Err(Fault::Corrupt(
-                "its blocks belong to a segment allocated later; it is quarantined, and readable by `check` only"
-                    .into(),
-            ));
+            return Err(quarantined());
         }
-        if inode.state == InodeState::Moving && !cx.volume.quarantined.contains(&at) {
+        if inode.state == InodeState::Moving {
             drop(bucket); // The copy may need its memory.
-            let patience = match self.which {
+            let patience = match self {
                 Which::Named(_) | Which::Placed(..) => Patience::Caller,
                 Which::Unfinished(_) => Patience::Background,
             };
-            let (mover, step) = Mover::resume(cx, at, inode, patience)?;
-            self.phase = Phase::Moving(Box::new(mover));
-            return Ok(step);
+            return Mover::resume(cx, at, inode, patience).map(Begun::Moves);
         }
         cx.must_be_whole(at, &inode)?;
-        let to = match self.which {
+        let to = match self {
             Which::Named(Some(start)) | Which::Placed(_, Some(start)) if start == inode.start_block => {
-                return answer(cx, &inode);
+                return Ok(Begun::Stays(inode));
             }
             Which::Named(to) | Which::Placed(_, to) => to,
-            Which::Unfinished(_) => return answer(cx, &inode),
+            Which::Unfinished(_) => return Ok(Begun::Stays(inode)),
         };
-        let (reserve, blocks) = (inode.reserve_blocks, inode.blocks);
-        let start = take_target(cx, to, inode.start_block, reserve)?;
-        match Mover::begin(cx, (at, bucket), inode, (start, reserve), blocks) {
-            Ok(mover) => {
-                self.phase = Phase::Moving(Box::new(mover));
-                Ok(Step::Requests)
-            }
-            Err(fault) => {
-                // It was taken just now, and nothing was written that names it.
-                let _ = cx.volume.free.release(start, reserve);
-                Err(fault)
-            }
-        }
+        let blocks = inode.blocks;
+        let run = (
+            take_target(cx, to, inode.start_block, inode.reserve_blocks)?,
+            inode.reserve_blocks,
+        );
+        Mover::begin(cx, Found { at, inode, bucket }, run, blocks).map(Begun::Moves)
     }
-}
-
-fn answer(cx: &mut Context<'_>, inode: &Inode) -> Result<Step, Fault> {
-    cx.release_token();
-    let name = inode.name.clone().ok_or(Fault::NotFound)?;
-    let info = SegmentInfo::of(inode, &name, cx.volume.block_size(), false);
-    Ok(Step::Done(Ok(Answer::Segment(info))))
 }
 
 /// Takes a run of free blocks: the one asked for, or the best.

@@ -10,24 +10,73 @@
 //! Generations rise along the renames of a segment, though a slot that was free may begin again at 1: so of two inodes that
 //! a crash left, only one can name the other, however often the segment went back and forth.
 
-use baio_engine::{Buffer, Completion};
-
 use crate::error::Fault;
 use crate::identity::OwnershipChange;
 use crate::operation::claims::Claim;
-use crate::operation::lookup::{Looked, Lookup, SlotCopy, bucket_copy, bytes_of, read_pair};
+use crate::operation::lookup::{Found, Looked, SlotCopy, lookup, lookup_tracing, read_bucket};
 use crate::operation::repeat::{OperationName, Traced, unknown};
-use crate::operation::update::{Update, Updated};
-use crate::operation::vacate::Vacate;
-use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::operation::update::Update;
+use crate::operation::vacate::vacate;
+use crate::operation::waits::{token, unclaimed, with};
+use crate::operation::{Answer, Context, Failed, Operation, Subject};
 use crate::segment::inode::{Inode, RenameFrom};
-use crate::segment::layout::{self, BUCKET_BYTES};
+use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
 use crate::volume::accounts::{EVERYBODY_ELSE, Usage};
-use crate::volume::inspect::SegmentInfo;
-use crate::volume::table::BucketCopy;
-use crate::volume::{Volume, usage_of};
+use crate::volume::usage_of;
+
+/// A segment gets another name; messages call it `object` then.
+pub(crate) fn rename(subject: Subject, name: SegmentName, object: String, operation: OperationName) -> Operation {
+    let to = Key::segment(subject.key.owner_uid, name);
+    let asked = Rename {
+        to,
+        change: None,
+        operation,
+        object,
+    };
+    Operation::changing(subject, asked.run())
+}
+
+/// A segment gets another owner, group or mode.
+pub(crate) fn change_ownership(
+    subject: Subject,
+    change: OwnershipChange,
+    object: String,
+    operation: OperationName,
+) -> Operation {
+    let to = Key {
+        owner_uid: change.owner_uid.unwrap_or(subject.key.owner_uid),
+        ..subject.key.clone()
+    };
+    let asked = Rename {
+        to,
+        change: Some(change),
+        operation,
+        object,
+    };
+    Operation::changing(subject, asked.run())
+}
+
+/// What is asked for.
+struct Rename {
+    /// The key that the segment gets.
+    to: Key,
+    /// What else becomes another; `None` of a mere rename.
+    change: Option<OwnershipChange>,
+    operation: OperationName,
+    /// What messages call it by its new key.
+    object: String,
+}
+
+/// What was done before the end, which a failure undoes.
+#[derive(Default)]
+struct Done {
+    /// What the new owner was charged.
+    charged: Option<Usage>,
+    /// Both inodes are there: what fails now leaves a choice to the next open.
+    is_double: bool,
+}
 
 /// An inode and where it lives.
 struct Placed {
@@ -35,91 +84,52 @@ struct Placed {
     inode: Box<Inode>,
 }
 
-/// Where the operation stands.
-enum Phase {
-    /// Waiting for the token, which it then has to the end.
-    Begin,
-    /// Looking whether it was done before: under the new name; under the old one, for what it left.
-    Recalling(Lookup),
-    RecallingOld(Option<Box<Inode>>, Lookup),
-    /// Looking for the segment.
-    Finding(Lookup),
-    /// Writing the inode in its own slot.
-    Changing(Box<Inode>, Update),
-    /// Looking whether the new key is free, and for a slot.
-    Placing(Placed, Lookup),
-    /// Writing the new inode.
-    Recording(Placed, Placed, Update),
-    /// The new inode is durable: reading the old one's bucket again, of which the table is there already or not.
-    Returning(Placed, Placed, Option<BucketCopy>),
-    /// Giving up the old slot.
-    Vacating(Placed, Placed, Vacate),
-}
-
-/// A rename under way.
-pub(crate) struct Rename {
-    pub(super) subject: Subject,
-    /// The key that it gets.
-    to: Key,
-    /// What else becomes another; `None` of a mere rename.
-    change: Option<OwnershipChange>,
-    operation: OperationName,
-    /// What messages call it by its new key.
-    object: String,
-    phase: Phase,
-    /// Both inodes are there: what fails now leaves a choice to the next open.
-    is_double: bool,
-    /// Memory for the second half, taken before the first is written: for want of it the volume would have to be latched.
-    spare: [Option<Buffer>; 2],
-    /// What the new owner was charged.
-    charged: Option<Usage>,
-}
-
 impl Rename {
-    /// A segment of another name.
-    pub(crate) fn new(subject: Subject, name: SegmentName, object: String, operation: OperationName) -> Rename {
-        let to = Key::segment(subject.key.owner_uid, name);
-        Rename::to(subject, to, None, object, operation)
-    }
-
-    /// A segment of another owner, group or mode.
-    pub(crate) fn of_owner(
-        subject: Subject,
-        change: OwnershipChange,
-        object: String,
-        operation: OperationName,
-    ) -> Rename {
-        let to = Key {
-            owner_uid: change.owner_uid.unwrap_or(subject.key.owner_uid),
-            ..subject.key.clone()
-        };
-        Rename::to(subject, to, Some(change), object, operation)
-    }
-
-    fn to(
-        subject: Subject,
-        to: Key,
-        change: Option<OwnershipChange>,
-        object: String,
-        operation: OperationName,
-    ) -> Rename {
-        Rename {
-            subject,
-            to,
-            change,
-            operation,
-            object,
-            phase: Phase::Begin,
-            is_double: false,
-            spare: [None, None],
-            charged: None,
+    async fn run(self) -> Result<Answer, Failed> {
+        let mut done = Done::default();
+        let renamed = self.go(&mut done).await;
+        if renamed.is_err() {
+            with(|cx| self.undo(cx, &done));
         }
+        Ok(renamed?)
+    }
+
+    async fn go(&self, done: &mut Done) -> Result<Answer, Fault> {
+        with(|cx| self.may_be(cx))?;
+        token().await?; // To the end.
+        if self.operation.is_repeat {
+            return self.recall().await;
+        }
+        let Found { at, inode, bucket } = self.find().await?;
+        with(|cx| cx.must_be_whole(at, &inode))?;
+        if self.change.is_some() && with(|cx| self.to == cx.subject.key) {
+            let inode = Box::new(self.changed(&inode));
+            with(|cx| Update::begin(cx, bucket, at, &inode))?.ended().await?;
+            return with(|cx| answer(cx, &inode));
+        }
+        drop(bucket);
+        done.charged = with(|cx| self.charge(cx, &inode))?;
+        let place = match lookup(self.to.clone()).await? {
+            Looked::Absent(Some(place)) => place,
+            Looked::Absent(None) => return Err(with(|cx| cx.table_full())),
+            Looked::Found(_) => return Err(Fault::Exists),
+        };
+        let old = Placed { at, inode };
+        let new = self.give(&old, place, done).await?;
+        with(|cx| {
+            cx.objects.rename(old.at, new.at, self.to.owner_uid, &self.object);
+            if done.charged.is_some() {
+                let owner = cx.subject.key.owner_uid;
+                cx.volume.accounts.give_back(owner, usage_of(&old.inode));
+            }
+            answer(cx, &new.inode)
+        })
     }
 
     /// May who asks do this, and can it be at all?
-    fn may_be(&self, volume: &Volume) -> Result<(), Fault> {
-        let Subject { who, key, .. } = &self.subject;
-        self.subject.may_change(volume)?;
+    fn may_be(&self, cx: &Context<'_>) -> Result<(), Fault> {
+        let Subject { who, key, .. } = &*cx.subject;
+        cx.subject.may_change(cx.volume)?;
         let gives_away = self.to.owner_uid != key.owner_uid;
         if gives_away && (who.uid != 0 || self.to.owner_uid == EVERYBODY_ELSE) {
             return Err(Fault::Access { uid: who.uid });
@@ -128,6 +138,36 @@ impl Rename {
         match group.filter(|gid| !who.may_give_to(*gid)) {
             Some(gid) => Err(Fault::Group { gid }),
             None => Ok(()),
+        }
+    }
+
+    /// A repeat: was it done before? That is looked for under the new name; and under the old one, for what it left there.
+    async fn recall(&self) -> Result<Answer, Fault> {
+        let new = lookup(self.to.clone()).await?.found();
+        let new = new.map(|found| found.inode);
+        if let Some(new) = new.as_ref().filter(|new| self.operation.has_written(new)) {
+            return with(|cx| answer(cx, new));
+        }
+        let key = with(|cx| cx.subject.key.clone());
+        let (_, left) = lookup_tracing(key, self.operation).await?;
+        match (left, new) {
+            // What others did to the segment since has written over its name there.
+            (Some(old), Some(new)) if old.uuid == new.uuid => with(|cx| answer(cx, &new)),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// The segment, claimed.
+    async fn find(&self) -> Result<Found, Fault> {
+        loop {
+            let key = with(|cx| cx.subject.key.clone());
+            let found = lookup(key).await?.found().ok_or(Fault::NotFound)?;
+            if with(|cx| cx.claims.claim(found.at, cx.index, Claim::Shared)) {
+                return Ok(found);
+            }
+            let at = found.at;
+            drop(found);
+            unclaimed(at).await?;
         }
     }
 
@@ -145,167 +185,44 @@ impl Rename {
         }
     }
 
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let stepped = self.go_on(cx, event);
-        if stepped.is_err() {
-            if self.is_double {
-                cx.volume.latch();
-            }
-            if let Some(charged) = self.charged.take().filter(|_| !cx.volume.is_latched()) {
-                cx.volume.accounts.give_back(self.to.owner_uid, charged);
-            }
+    /// Charges a new owner; how much.
+    fn charge(&self, cx: &mut Context<'_>, inode: &Inode) -> Result<Option<Usage>, Fault> {
+        if self.to.owner_uid == cx.subject.key.owner_uid {
+            return Ok(None);
         }
-        stepped
+        let usage = usage_of(inode);
+        let charged = cx.volume.accounts.charge(self.to.owner_uid, usage);
+        charged.map_err(|over| Fault::over_quota(over, cx.volume.block_size()))?;
+        Ok(Some(usage))
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-        match (phase, event) {
-            (Phase::Begin, Event::Begin) => {
-                self.may_be(cx.volume)?;
-                Ok(Step::Token)
-            }
-            (Phase::Begin, Event::Token) if self.operation.is_repeat => {
-                self.phase = Phase::Recalling(Lookup::begin(cx, self.to.clone())?);
-                Ok(Step::Requests)
-            }
-            (Phase::Recalling(lookup), Event::Completed(completion)) => self.recalled(cx, lookup, completion),
-            (Phase::RecallingOld(new, lookup), Event::Completed(completion)) => {
-                self.recalled_old(cx, new, lookup, completion)
-            }
-            (Phase::Begin, Event::Token) => {
-                self.phase = Phase::Finding(Lookup::begin(cx, self.subject.key.clone())?);
-                Ok(Step::Requests)
-            }
-            (Phase::Finding(lookup), Event::Completed(completion)) => self.found(cx, lookup, completion),
-            (Phase::Changing(inode, update), Event::Completed(completion)) => {
-                self.changed_in_place(cx, inode, update, completion)
-            }
-            (Phase::Placing(old, lookup), Event::Completed(completion)) => self.placed(cx, old, lookup, completion),
-            (Phase::Recording(old, new, update), Event::Completed(completion)) => {
-                self.recorded(cx, old, new, update, completion)
-            }
-            (Phase::Returning(old, new, copy), Event::Completed(completion)) => {
-                self.returned(cx, old, new, copy, completion)
-            }
-            (Phase::Vacating(old, new, vacate), Event::Completed(completion)) => {
-                self.vacated(cx, old, new, vacate, completion)
-            }
-            (_, event) => Err(cx.unexpected(&event)),
+    /// Writes the new inode, then gives the old one's slot up.
+    async fn give(&self, old: &Placed, place: SlotCopy, done: &mut Done) -> Result<Placed, Fault> {
+        let new = with(|cx| self.placed(cx, old, &place))?;
+        let tombstone = Box::new(old.inode.tombstone(self.operation.id));
+        if new.at.bucket == old.at.bucket {
+            let also = Some((new.at.slot, &*new.inode));
+            vacate(place.bucket, old.at, &tombstone, also).await?.ended().await?;
+            return Ok(new);
         }
+        // Memory for the second half, taken before the first is written: for want of it the volume would have to be latched.
+        let spare = with(|cx| Ok::<_, Fault>([cx.buffer(BUCKET_BYTES as usize)?, cx.buffer(BUCKET_BYTES as usize)?]))?;
+        let update = with(|cx| Update::begin(cx, place.bucket, new.at, &new.inode))?;
+        update.ended().await?;
+        done.is_double = true;
+        let copy = read_bucket(old.at.bucket, spare).await?;
+        let found = with(|cx| Ok::<_, Fault>(copy.image()?.slot(old.at.slot, cx.volume.superblock.geometry())))?;
+        if found.and_then(Result::ok).as_ref() != Some(&*old.inode) {
+            // The token was here all the time.
+            let why = "the inode under the old name is not where it was a moment ago";
+            return Err(Fault::Corrupt(why.into()));
+        }
+        vacate(copy, old.at, &tombstone, None).await?.ended().await?;
+        Ok(new)
     }
 
-    fn recalled(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        let new = match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Recalling(lookup);
-                return Ok(Step::Requests);
-            }
-            Looked::Found { inode, .. } if self.operation.has_written(&inode) => {
-                return self.done(cx, &inode);
-            }
-            Looked::Found { inode, .. } => Some(inode),
-            Looked::Absent(_) => None,
-        };
-        let lookup = Lookup::begin(cx, self.subject.key.clone())?.tracing(self.operation);
-        self.phase = Phase::RecallingOld(new, lookup);
-        Ok(Step::Requests)
-    }
-
-    fn recalled_old(
-        &mut self,
-        cx: &mut Context<'_>,
-        new: Option<Box<Inode>>,
-        mut lookup: Lookup,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        if let Looked::Reading = lookup.completed(cx, completion)? {
-            self.phase = Phase::RecallingOld(new, lookup);
-            return Ok(Step::Requests);
-        }
-        // It was done; what others did to the segment since has written over its name there.
-        match (lookup.take_trace(), new) {
-            (Some(old), Some(new)) if old.uuid == new.uuid => self.done(cx, &new),
-            _ => Err(unknown()),
-        }
-    }
-
-    fn done(&self, cx: &mut Context<'_>, inode: &Inode) -> Result<Step, Fault> {
-        cx.release_token();
-        let name = self.to.name.as_ref().ok_or(Fault::NotFound)?;
-        let info = SegmentInfo::of(inode, name, cx.volume.block_size(), false);
-        Ok(Step::Done(Ok(Answer::Segment(info))))
-    }
-
-    fn found(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        let (at, inode, bucket) = match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Finding(lookup);
-                return Ok(Step::Requests);
-            }
-            Looked::Absent(_) => return Err(Fault::NotFound),
-            Looked::Found { address, inode, bucket } => (address, inode, bucket),
-        };
-        if !cx.claims.claim(at, cx.index, Claim::Shared) {
-            return Ok(cx.wait_for_claim(at));
-        }
-        cx.must_be_whole(at, &inode)?;
-        if self.change.is_some() && self.to == self.subject.key {
-            let inode = Box::new(self.changed(&inode));
-            let update = Update::begin(cx, bucket, at, &inode)?;
-            self.phase = Phase::Changing(inode, update);
-            return Ok(Step::Requests);
-        }
-        drop(bucket);
-        if self.to.owner_uid != self.subject.key.owner_uid {
-            let usage = usage_of(&inode);
-            let charged = cx.volume.accounts.charge(self.to.owner_uid, usage);
-            charged.map_err(|over| Fault::over_quota(over, cx.volume.block_size()))?;
-            self.charged = Some(usage);
-        }
-        self.phase = Phase::Placing(Placed { at, inode }, Lookup::begin(cx, self.to.clone())?);
-        Ok(Step::Requests)
-    }
-
-    fn changed_in_place(
-        &mut self,
-        cx: &mut Context<'_>,
-        inode: Box<Inode>,
-        mut update: Update,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        match update.completed(cx, completion)? {
-            Updated::Writing => {
-                self.phase = Phase::Changing(inode, update);
-                Ok(Step::Requests)
-            }
-            Updated::Done => self.done(cx, &inode),
-        }
-    }
-
-    fn placed(
-        &mut self,
-        cx: &mut Context<'_>,
-        old: Placed,
-        mut lookup: Lookup,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Placing(old, lookup);
-                Ok(Step::Requests)
-            }
-            Looked::Found { .. } => Err(Fault::Exists),
-            Looked::Absent(None) => {
-                let segments_max = Some(cx.volume.superblock.geometry().segments_max);
-                Err(Fault::TableFull { segments_max })
-            }
-            Looked::Absent(Some(place)) => self.record(cx, old, place),
-        }
-    }
-
-    fn record(&mut self, cx: &mut Context<'_>, old: Placed, place: SlotCopy) -> Result<Step, Fault> {
-        let together = place.at.bucket == old.at.bucket;
+    /// The new inode.
+    fn placed(&self, cx: &mut Context<'_>, old: &Placed, place: &SlotCopy) -> Result<Placed, Fault> {
         let from = RenameFrom {
             bucket: old.at.bucket,
             slot: old.at.slot as u32,
@@ -318,100 +235,23 @@ impl Rename {
         let inode = Box::new(Inode {
             generation,
             alloc_seq: cx.volume.next_alloc_seq(),
-            rename_from: (!together).then_some(from),
+            rename_from: (place.at.bucket != old.at.bucket).then_some(from),
             ..self.changed(&old.inode)
         });
-        let new = Placed { at: place.at, inode };
-        if together {
-            let tombstone = old.inode.tombstone(self.operation.id);
-            let also = Some((new.at.slot, &*new.inode));
-            let vacate = Vacate::begin(cx, place.bucket, old.at, &tombstone, also)?;
-            self.phase = Phase::Vacating(old, new, vacate);
-        } else {
-            for spare in &mut self.spare {
-                *spare = Some(cx.buffer(BUCKET_BYTES as usize)?);
-            }
-            let update = Update::begin(cx, place.bucket, new.at, &new.inode)?;
-            self.phase = Phase::Recording(old, new, update);
-        }
-        Ok(Step::Requests)
+        Ok(Placed { at: place.at, inode })
     }
 
-    fn recorded(
-        &mut self,
-        cx: &mut Context<'_>,
-        old: Placed,
-        new: Placed,
-        mut update: Update,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        match update.completed(cx, completion)? {
-            Updated::Writing => self.phase = Phase::Recording(old, new, update),
-            Updated::Done => {
-                self.is_double = true;
-                self.spare[0] = None;
-                read_pair(cx, old.at.bucket, layout::Place::Table)?;
-                self.phase = Phase::Returning(old, new, None);
-            }
+    fn undo(&self, cx: &mut Context<'_>, done: &Done) {
+        if done.is_double {
+            cx.volume.latch();
         }
-        Ok(Step::Requests)
+        if let Some(charged) = done.charged.filter(|_| !cx.volume.is_latched()) {
+            cx.volume.accounts.give_back(self.to.owner_uid, charged);
+        }
     }
+}
 
-    fn returned(
-        &mut self,
-        cx: &mut Context<'_>,
-        old: Placed,
-        new: Placed,
-        copy: Option<BucketCopy>,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        let copy = match copy {
-            Some(mut copy) => {
-                copy.add_mirror(bytes_of(completion)?);
-                copy
-            }
-            None => bucket_copy(cx, old.at.bucket, completion)?,
-        };
-        self.spare[1] = None;
-        if copy.needs_mirror() {
-            read_pair(cx, old.at.bucket, layout::Place::Mirror)?;
-            self.phase = Phase::Returning(old, new, Some(copy));
-            return Ok(Step::Requests);
-        }
-        let found = copy.image()?.slot(old.at.slot, cx.volume.superblock.geometry());
-        if found.and_then(Result::ok).as_ref() != Some(&*old.inode) {
-            // The token was here all the time.
-            let why = "the inode under the old name is not where it was a moment ago";
-            return Err(Fault::Corrupt(why.into()));
-        }
-        let tombstone = old.inode.tombstone(self.operation.id);
-        let vacate = Vacate::begin(cx, copy, old.at, &tombstone, None)?;
-        self.phase = Phase::Vacating(old, new, vacate);
-        Ok(Step::Requests)
-    }
-
-    fn vacated(
-        &mut self,
-        cx: &mut Context<'_>,
-        old: Placed,
-        new: Placed,
-        mut vacate: Vacate,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        match vacate.completed(cx, completion)? {
-            Updated::Writing => {
-                self.phase = Phase::Vacating(old, new, vacate);
-                Ok(Step::Requests)
-            }
-            Updated::Done => {
-                cx.objects.rename(old.at, new.at, self.to.owner_uid, &self.object);
-                if self.charged.take().is_some() {
-                    cx.volume
-                        .accounts
-                        .give_back(self.subject.key.owner_uid, usage_of(&old.inode));
-                }
-                self.done(cx, &new.inode)
-            }
-        }
-    }
+fn answer(cx: &mut Context<'_>, inode: &Inode) -> Result<Answer, Fault> {
+    cx.release_token();
+    cx.segment(inode)
 }

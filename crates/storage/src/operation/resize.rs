@@ -15,23 +15,21 @@
 //! While a segment is being resized it is claimed (others may open it); the token is not held while blocks are zeroed or
 //! requests end.
 
-use baio_engine::Completion;
-
 use crate::error::Fault;
 use crate::object::Target;
 use crate::operation::claims::Claim;
-use crate::operation::fill::{Fill, Filled, Zeroing};
-use crate::operation::lookup::{Looked, Lookup};
-use crate::operation::mover::{Moved, Mover};
+use crate::operation::fill::{Fill, Zeroing};
+use crate::operation::lookup::{Found, lookup};
+use crate::operation::mover::Mover;
 use crate::operation::moving::take_target;
 use crate::operation::repeat::{OperationName, Traced, unknown};
-use crate::operation::update::{Update, Updated};
-use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::operation::update::Update;
+use crate::operation::waits::{quiet, token, uncached, unclaimed, with};
+use crate::operation::{Answer, Context, Failed, Kind, Operation, Subject};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::accounts::Usage;
-use crate::volume::inspect::SegmentInfo;
 use crate::volume::table::BucketCopy;
 
 /// What a segment is to become.
@@ -101,140 +99,109 @@ impl Plan {
     fn shrinks(&self) -> bool {
         self.blocks < self.found.blocks
     }
+
+    fn is_as_asked(&self) -> bool {
+        (self.blocks, self.reserve) == (self.found.blocks, self.found.reserve_blocks)
+    }
 }
 
-/// Where the operation stands.
-enum Phase {
-    /// Waiting to look.
-    Begin,
-    /// Looking for the segment.
-    Looking(Lookup),
-    /// Filling what is to be shown with zeroes.
-    Zeroing(Plan, Fill),
-    /// Waiting for the page cache to let go of what lies behind the new end.
-    Uncaching(Plan),
-    /// Waiting for the requests behind the new end.
-    Quieting(Plan),
-    /// Waiting to look again, for the bucket as it is now.
-    Ready(Plan),
-    /// Looking again.
-    Returning(Plan, Lookup),
-    /// Writing the record.
-    Recording(Plan, Box<Inode>, Update),
-    /// Moving it to a run that is long enough.
-    Moving(Plan, Box<Mover>),
+/// A segment gets another size or reserve.
+pub(crate) fn resize(subject: Subject, options: ResizeOptions, operation: OperationName) -> Operation {
+    let asked = Resize {
+        options,
+        operation,
+        taken: None,
+    };
+    Operation::changing(subject, asked.run())
 }
 
 /// A resize under way.
-pub(crate) struct Resize {
-    pub(super) subject: Subject,
+struct Resize {
     options: ResizeOptions,
     operation: OperationName,
-    phase: Phase,
     /// Charged and taken behind the run: first block and how many; given back by whatever fails before its record may be on
     /// the device.
     taken: Option<(u64, u64)>,
 }
 
 impl Resize {
-    pub(crate) fn new(subject: Subject, options: ResizeOptions, operation: OperationName) -> Resize {
-        Resize {
-            subject,
-            options,
-            operation,
-            phase: Phase::Begin,
-            taken: None,
+    async fn run(mut self) -> Result<Answer, Failed> {
+        let resized = self.go().await;
+        if resized.is_err() {
+            with(|cx| self.give_back(cx));
+        }
+        Ok(resized?)
+    }
+
+    async fn go(&mut self) -> Result<Answer, Fault> {
+        with(|cx| self.may_be(cx))?;
+        token().await?;
+        loop {
+            let found = self.find().await?;
+            let at = found.at;
+            let (plan, bucket) = with(|cx| self.plan(cx, found))?;
+            if plan.is_as_asked() {
+                return with(|cx| {
+                    cx.release_token();
+                    cx.segment(&plan.found)
+                });
+            }
+            if with(|cx| self.take_behind(cx, &plan))? {
+                return self.in_place(plan, bucket).await;
+            }
+            let inode = self.elsewhere(at, &plan, bucket).await?;
+            if inode.blocks == plan.blocks {
+                return with(|cx| cx.segment(&inode));
+            }
+            // A longer reserve for a shorter segment: it has the reserve now, and shrinks as one that had it.
+            token().await?;
         }
     }
 
-    pub(super) fn is_moving(&self) -> bool {
-        matches!(self.phase, Phase::Moving(..))
-    }
-
-    pub(super) fn progress(&self, block_size: u64) -> Option<(u64, u64)> {
-        match &self.phase {
-            Phase::Zeroing(_, fill) => Some(fill.progress()),
-            Phase::Moving(_, mover) => Some(mover.progress(block_size)),
-            _ => None,
+    fn may_be(&self, cx: &Context<'_>) -> Result<(), Fault> {
+        cx.subject.may_change(cx.volume)?;
+        if self.options.size_bytes == 0 {
+            return Err(Fault::BadSize("a segment has at least one byte".into()));
         }
+        Ok(())
     }
 
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let stepped = self.go_on(cx, event);
-        if stepped.is_err() {
-            self.give_back(cx);
-        }
-        stepped
-    }
-
-    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-        match (phase, event) {
-            (Phase::Begin, Event::Begin) => {
-                self.subject.may_change(cx.volume)?;
-                if self.options.size_bytes == 0 {
-                    return Err(Fault::BadSize("a segment has at least one byte".into()));
+    /// The segment, claimed.
+    async fn find(&self) -> Result<Found, Fault> {
+        loop {
+            let key = with(|cx| cx.subject.key.clone());
+            let absent = || {
+                if self.operation.is_repeat {
+                    unknown()
+                } else {
+                    Fault::NotFound
                 }
-                Ok(Step::Token)
+            };
+            let found = lookup(key).await?.found().ok_or_else(absent)?;
+            let at = found.at;
+            if with(|cx| cx.claims.claim(at, cx.index, Claim::Shared)) {
+                return Ok(found);
             }
-            (Phase::Begin, Event::Token) => {
-                self.phase = Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?);
-                Ok(Step::Requests)
-            }
-            (Phase::Looking(lookup), Event::Completed(completion)) => self.looked(cx, lookup, completion),
-            (Phase::Zeroing(plan, mut fill), Event::Completed(completion)) => {
-                let filled = fill.completed(cx, completion, false)?;
-                self.zeroed(plan, fill, filled)
-            }
-            (Phase::Uncaching(plan), Event::Uncached(uncached)) => {
-                uncached?;
-                Ok(self.quiet(cx, plan))
-            }
-            (Phase::Quieting(plan), Event::Drained) => {
-                self.phase = Phase::Ready(plan);
-                Ok(Step::Token)
-            }
-            (Phase::Ready(plan), Event::Token) => {
-                self.phase = Phase::Returning(plan, Lookup::begin(cx, self.subject.key.clone())?);
-                Ok(Step::Requests)
-            }
-            (Phase::Returning(plan, lookup), Event::Completed(completion)) => {
-                self.returned(cx, plan, lookup, completion)
-            }
-            (Phase::Recording(plan, inode, update), Event::Completed(completion)) => {
-                self.recorded(cx, plan, inode, update, completion)
-            }
-            (Phase::Moving(plan, mover), event) => self.moved(cx, plan, mover, event),
-            (_, event) => Err(cx.unexpected(&event)),
+            drop(found);
+            unclaimed(at).await?;
         }
     }
 
-    fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        let (at, found, bucket) = match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Looking(lookup);
-                return Ok(Step::Requests);
-            }
-            Looked::Absent(_) if self.operation.is_repeat => return Err(unknown()),
-            Looked::Absent(_) => return Err(Fault::NotFound),
-            Looked::Found { address, inode, bucket } => (address, inode, bucket),
-        };
-        if !cx.claims.claim(at, cx.index, Claim::Shared) {
-            return Ok(cx.wait_for_claim(at));
-        }
-        if self.operation.is_repeat && found.state != InodeState::Live {
+    /// What it is to become, if it may.
+    fn plan(&self, cx: &mut Context<'_>, found: Found) -> Result<(Plan, BucketCopy), Fault> {
+        let Found { at, inode, bucket } = found;
+        if self.operation.is_repeat && inode.state != InodeState::Live {
             return Err(unknown());
         }
-        cx.must_be_whole(at, &found)?;
-        let (blocks, reserve) = self.options.blocks(&found, cx.volume.block_size());
+        cx.must_be_whole(at, &inode)?;
+        let (blocks, reserve) = self.options.blocks(&inode, cx.volume.block_size());
         let plan = Plan {
             at,
-            found,
+            found: inode,
             blocks,
             reserve,
         };
-        let is_as_asked = (plan.blocks, plan.reserve) == (plan.found.blocks, plan.found.reserve_blocks);
-        if self.operation.is_repeat && !(is_as_asked && self.operation.has_written(&plan.found)) {
+        if self.operation.is_repeat && !(plan.is_as_asked() && self.operation.has_written(&plan.found)) {
             return Err(unknown());
         }
         if plan.shrinks() {
@@ -249,14 +216,7 @@ impl Resize {
             }
             cx.claims.claim(at, cx.index, Claim::Shorter);
         }
-        if is_as_asked {
-            cx.release_token();
-            return self.answer(cx, &plan.found);
-        }
-        if !self.take_behind(cx, &plan)? {
-            return self.elsewhere(cx, plan, bucket);
-        }
-        self.prepare(cx, plan, bucket)
+        Ok((plan, bucket))
     }
 
     /// Takes the blocks behind the run that a longer reserve needs; `false` if others have some of them.
@@ -285,7 +245,7 @@ impl Resize {
             return;
         };
         let less = Usage { blocks, segments: 0 };
-        cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
+        cx.volume.accounts.give_back(cx.subject.key.owner_uid, less);
         // It was taken by this operation, so it can be released.
         let _ = cx.volume.free.release(start, blocks);
     }
@@ -293,142 +253,135 @@ impl Resize {
     /// The neighbours of the run are taken: the segment is moved to where there is room for all of it. It is claimed, the
     /// token is here, nothing is charged or taken. While it is being moved its owner is charged for the run that it will
     /// have, and so is a move that stops half-way.
-    fn elsewhere(&mut self, cx: &mut Context<'_>, mut plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
-        let mut found = std::mem::take(&mut plan.found);
+    async fn elsewhere(&self, at: SlotAddress, plan: &Plan, bucket: BucketCopy) -> Result<Box<Inode>, Fault> {
+        let mut mover = with(|cx| self.begin_mover(cx, at, plan, bucket))?;
+        with(|cx| cx.shown.kind = Kind::Moves);
+        let moved = mover.run().await;
+        with(|cx| {
+            cx.shown.kind = Kind::Changes;
+            if let (Err(_), Some(reserve)) = (&moved, mover.never_began(cx)) {
+                let blocks = plan.reserve.saturating_sub(reserve);
+                let less = Usage { blocks, segments: 0 };
+                cx.volume.accounts.give_back(cx.subject.key.owner_uid, less);
+            }
+        });
+        moved
+    }
+
+    fn begin_mover(
+        &self,
+        cx: &mut Context<'_>,
+        at: SlotAddress,
+        plan: &Plan,
+        bucket: BucketCopy,
+    ) -> Result<Mover, Fault> {
+        let mut inode = plan.found.clone();
         // With the first record of the move; a repeat looks at the size as well.
-        found.operation_id = self.operation.id;
-        let (owner, from) = (found.owner_uid, found.start_block);
+        inode.operation_id = self.operation.id;
+        let owner = inode.owner_uid;
         let more = Usage {
-            blocks: plan.reserve.saturating_sub(found.reserve_blocks),
+            blocks: plan.taken(),
             segments: 0,
         };
         let block_size = cx.volume.block_size();
         let charged = cx.volume.accounts.charge(owner, more);
         charged.map_err(|over| Fault::over_quota(over, block_size))?;
-        let begun = take_target(cx, None, from, plan.reserve).and_then(|start| {
-            let blocks = plan.blocks.max(found.blocks);
-            let mover = Mover::begin(cx, (plan.at, bucket), found, (start, plan.reserve), blocks);
-            if mover.is_err() {
-                // It was taken just now, and nothing was written that names it.
-                let _ = cx.volume.free.release(start, plan.reserve);
-            }
-            mover
+        let begun = take_target(cx, None, inode.start_block, plan.reserve).and_then(|start| {
+            let blocks = plan.blocks.max(inode.blocks);
+            Mover::begin(cx, Found { at, inode, bucket }, (start, plan.reserve), blocks)
         });
-        match begun {
-            Ok(mover) => {
-                self.phase = Phase::Moving(plan, Box::new(mover));
-                Ok(Step::Requests)
-            }
-            Err(fault) => {
-                cx.volume.accounts.give_back(owner, more);
-                Err(fault)
-            }
+        if begun.is_err() {
+            cx.volume.accounts.give_back(owner, more);
         }
+        begun
     }
 
-    fn moved(&mut self, cx: &mut Context<'_>, plan: Plan, mut mover: Box<Mover>, event: Event) -> Result<Step, Fault> {
-        let advanced = mover.advance(cx, event);
-        if let (Err(_), Some(reserve)) = (&advanced, mover.never_began(cx)) {
-            let blocks = plan.reserve.saturating_sub(reserve);
-            let less = Usage { blocks, segments: 0 };
-            cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
-        }
-        match advanced? {
-            Moved::Waits(step) => {
-                self.phase = Phase::Moving(plan, mover);
-                Ok(step)
-            }
-            // A longer reserve for a shorter segment: it has the reserve now, and shrinks as one that had it.
-            Moved::Ended(inode) if inode.blocks != plan.blocks => {
-                self.phase = Phase::Begin;
-                Ok(Step::Token)
-            }
-            Moved::Ended(inode) => self.answer(cx, &inode),
-        }
-    }
-
-    /// What comes before the record: zeroes, or that requests end.
-    fn prepare(&mut self, cx: &mut Context<'_>, plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
+    /// What comes before the record: zeroes, or that requests end; then the record.
+    async fn in_place(&mut self, plan: Plan, bucket: BucketCopy) -> Result<Answer, Fault> {
         let (from, count) = plan.unzeroed();
-        if count > 0 {
-            if crate::seeded_bug("size-is-shown-early") {
-                let block_size = u64::from(cx.volume.block_size());
-                cx.show_size(plan.at, plan.blocks.saturating_mul(block_size));
-            }
+        let bucket = if count > 0 {
             drop(bucket); // The zeroes may need its memory.
-            cx.release_token();
+            with(|cx| {
+                if crate::seeded_bug("size-is-shown-early") {
+                    let block_size = u64::from(cx.volume.block_size());
+                    cx.show_size(plan.at, plan.blocks.saturating_mul(block_size));
+                }
+                cx.release_token();
+            });
             let start = plan.found.start_block.saturating_add(from);
-            let mut fill = Fill::new(cx, start, count, Zeroing::Written)?;
-            let filled = fill.go_on(cx, false)?;
-            return self.zeroed(plan, fill, filled);
-        }
-        if plan.shrinks() {
-            cx.release_token();
+            let fill = with(|cx| Fill::new(cx, start, count, Zeroing::Written))?;
+            fill.run().await?;
+            with(|cx| cx.shown.progress = None);
+            self.find_again(&plan).await?
+        } else if plan.shrinks() {
             drop(bucket);
-            return self.uncache(cx, plan);
-        }
-        self.record(cx, plan, bucket)
-    }
-
-    /// First the page cache, whose writes must still reach the device; then everybody.
-    fn uncache(&mut self, cx: &mut Context<'_>, plan: Plan) -> Result<Step, Fault> {
-        let found = &plan.found;
-        let run = cx.volume.layout().run_at(found.start_block, found.blocks);
-        let (start, size) = run.ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
-        let target = Target::Segment {
-            address: plan.at,
-            owner_uid: found.owner_uid,
-            start,
-            size,
-            moving: None,
+            with(|cx| cx.release_token());
+            self.let_go_behind(&plan).await?;
+            self.find_again(&plan).await?
+        } else {
+            bucket
         };
-        let from = plan.blocks.saturating_mul(u64::from(cx.volume.block_size()));
-        if cx.cut(&self.subject.object, target, from) {
-            self.phase = Phase::Uncaching(plan);
-            return Ok(Step::Uncached);
+        self.record(plan, bucket).await
+    }
+
+    /// What lies behind the new end: first the page cache lets go of it, whose writes must still reach the device; then everybody.
+    async fn let_go_behind(&self, plan: &Plan) -> Result<(), Fault> {
+        if with(|cx| uncache(cx, plan))? {
+            uncached().await?;
         }
-        Ok(self.quiet(cx, plan))
+        let hold = with(|cx| {
+            let block_size = u64::from(cx.volume.block_size());
+            let bytes = |blocks: u64| blocks.saturating_mul(block_size);
+            cx.hold(plan.at, bytes(plan.blocks)..bytes(plan.found.blocks))
+        });
+        quiet(hold).await
     }
 
-    fn quiet(&mut self, cx: &mut Context<'_>, plan: Plan) -> Step {
-        let block_size = u64::from(cx.volume.block_size());
-        let bytes = |blocks: u64| blocks.saturating_mul(block_size);
-        let hold = cx.hold(plan.at, bytes(plan.blocks)..bytes(plan.found.blocks));
-        self.phase = Phase::Quieting(plan);
-        Step::Quiet(hold)
-    }
-
-    fn zeroed(&mut self, plan: Plan, fill: Fill, filled: Filled) -> Result<Step, Fault> {
-        if filled == Filled::UnderWay {
-            self.phase = Phase::Zeroing(plan, fill);
-            return Ok(Step::Requests);
-        }
-        self.phase = Phase::Ready(plan);
-        Ok(Step::Token)
-    }
-
-    fn returned(
-        &mut self,
-        cx: &mut Context<'_>,
-        plan: Plan,
-        mut lookup: Lookup,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Returning(plan, lookup);
-                Ok(Step::Requests)
-            }
-            Looked::Found { address, bucket, .. } if address == plan.at => self.record(cx, plan, bucket),
+    /// The bucket as it is now; the token is here again.
+    async fn find_again(&self, plan: &Plan) -> Result<BucketCopy, Fault> {
+        token().await?;
+        let key = with(|cx| cx.subject.key.clone());
+        match lookup(key).await?.found() {
+            Some(found) if found.at == plan.at => Ok(found.bucket),
             // It was claimed all the time.
-            Looked::Found { .. } | Looked::Absent(_) => {
+            _ => {
                 let why = "the inode is not where it was before its resize";
                 Err(Fault::Corrupt(why.into()))
             }
         }
     }
 
-    fn record(&mut self, cx: &mut Context<'_>, plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
+    /// A record whose write failed may or may not be on the device: the volume is latched, what was taken stays taken, and
+    /// nobody reaches what was to be cut off, as it may be gone at the next open.
+    async fn record(&mut self, plan: Plan, bucket: BucketCopy) -> Result<Answer, Fault> {
+        let inode = with(|cx| self.resized(cx, &plan));
+        let update = with(|cx| Update::begin(cx, bucket, plan.at, &inode))?;
+        let recorded = update.ended().await;
+        with(|cx| {
+            let bytes = inode.blocks.saturating_mul(u64::from(cx.volume.block_size()));
+            if cx.volume.is_latched() || recorded.is_ok() {
+                self.taken = None; // They are, or may be, the segment's on the device.
+            }
+            if recorded.is_err() && cx.volume.is_latched() && plan.shrinks() {
+                cx.show_size(plan.at, bytes);
+                cx.volume.doubt(plan.at);
+            }
+            recorded?;
+            cx.release_token();
+            cx.show_size(plan.at, bytes);
+            let returned = plan.found.reserve_blocks.saturating_sub(inode.reserve_blocks);
+            let less = Usage {
+                blocks: returned,
+                segments: 0,
+            };
+            cx.volume.accounts.give_back(inode.owner_uid, less);
+            let _ = cx.volume.free.release(inode.end_block(), returned);
+            cx.segment(&inode)
+        })
+    }
+
+    /// The inode of what the segment is to become.
+    fn resized(&self, cx: &mut Context<'_>, plan: &Plan) -> Box<Inode> {
         let found = &plan.found;
         let zeroed_to = if plan.shrinks() {
             match crate::seeded_bug("shrunk-counts-as-zeroed") {
@@ -444,7 +397,7 @@ impl Resize {
             _ if crate::seeded_bug("growth-keeps-its-number") => found.alloc_seq,
             _ => cx.volume.next_alloc_seq(),
         };
-        let inode = Inode {
+        Box::new(Inode {
             blocks: plan.blocks,
             reserve_blocks: plan.reserve,
             zeroed_to: zeroed_to.min(plan.reserve),
@@ -452,55 +405,23 @@ impl Resize {
             rename_from: None,
             operation_id: self.operation.id,
             ..(**found).clone()
-        };
-        let update = Update::begin(cx, bucket, plan.at, &inode)?;
-        self.phase = Phase::Recording(plan, Box::new(inode), update);
-        Ok(Step::Requests)
+        })
     }
+}
 
-    /// A record whose write failed may or may not be on the device: the volume is latched, what was taken stays taken, and
-    /// nobody reaches what was to be cut off, as it may be gone at the next open.
-    fn recorded(
-        &mut self,
-        cx: &mut Context<'_>,
-        plan: Plan,
-        inode: Box<Inode>,
-        mut update: Update,
-        completion: Completion,
-    ) -> Result<Step, Fault> {
-        let block_size = u64::from(cx.volume.block_size());
-        let bytes = inode.blocks.saturating_mul(block_size);
-        let updated = update.completed(cx, completion);
-        if cx.volume.is_latched() || matches!(updated, Ok(Updated::Done)) {
-            self.taken = None; // They are, or may be, the segment's on the device.
-        }
-        if updated.is_err() && cx.volume.is_latched() && plan.shrinks() {
-            cx.show_size(plan.at, bytes);
-            cx.volume.doubt(plan.at);
-        }
-        match updated? {
-            Updated::Writing => {
-                self.phase = Phase::Recording(plan, inode, update);
-                Ok(Step::Requests)
-            }
-            Updated::Done => {
-                cx.release_token();
-                cx.show_size(plan.at, bytes);
-                let returned = plan.found.reserve_blocks.saturating_sub(inode.reserve_blocks);
-                let less = Usage {
-                    blocks: returned,
-                    segments: 0,
-                };
-                cx.volume.accounts.give_back(inode.owner_uid, less);
-                let _ = cx.volume.free.release(inode.end_block(), returned);
-                self.answer(cx, &inode)
-            }
-        }
-    }
-
-    fn answer(&self, cx: &Context<'_>, inode: &Inode) -> Result<Step, Fault> {
-        let name = inode.name.clone().ok_or(Fault::NotFound)?;
-        let info = SegmentInfo::of(inode, &name, cx.volume.block_size(), false);
-        Ok(Step::Done(Ok(Answer::Segment(info))))
-    }
+/// Asks the page cache to let go of what lies behind the new end; false when there is none.
+fn uncache(cx: &mut Context<'_>, plan: &Plan) -> Result<bool, Fault> {
+    let found = &plan.found;
+    let run = cx.volume.layout().run_at(found.start_block, found.blocks);
+    let (start, size) = run.ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
+    let target = Target::Segment {
+        address: plan.at,
+        owner_uid: found.owner_uid,
+        start,
+        size,
+        moving: None,
+    };
+    let from = plan.blocks.saturating_mul(u64::from(cx.volume.block_size()));
+    let name = cx.subject.object.clone();
+    Ok(cx.cut(&name, target, from))
 }

@@ -10,6 +10,7 @@ use baio_engine::{Buffer, Completion, Durability, Memory};
 
 use crate::error::Fault;
 use crate::operation::fill::is_full;
+use crate::operation::waits::{completed, with};
 use crate::operation::{Context, Part};
 use crate::segment::bucket::{BucketError, Image, NextImage};
 use crate::segment::inode::Inode;
@@ -18,35 +19,14 @@ use crate::segment::probe::SlotAddress;
 use crate::volume::bucket_write::Home;
 use crate::volume::table::BucketCopy;
 
-/// An update under way.
+/// An update that has begun: its page is being written to the table.
 pub(crate) struct Update {
     bucket: u64,
     image: NextImage,
-    stage: Stage,
     /// Memory to read back into, taken before anything is written: a record that has begun does not fail for want of some.
     spare: Option<Buffer>,
-    failed: Option<Fault>,
-}
-
-/// What is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Table,
-    /// The host had no room for the table's page, which is read back.
-    Refused,
-    /// The mirror is written and the table read back; which of the two have ended.
-    Mirror {
-        written: bool,
-        compared: bool,
-    },
-}
-
-/// How far it is.
-pub(crate) enum Updated {
-    /// Requests are under way.
-    Writing,
-    /// The inode is durable, twice.
-    Done,
+    /// The table's page is being read back.
+    is_reading_back: bool,
 }
 
 impl Update {
@@ -73,9 +53,8 @@ impl Update {
         let update = Update {
             bucket,
             image,
-            stage: Stage::Table,
             spare: Some(spare),
-            failed: None,
+            is_reading_back: false,
         };
         let at = update.home(cx, Place::Table)?.at;
         cx.write(at, Memory::Own(buffer), Durability::Data)?;
@@ -83,110 +62,84 @@ impl Update {
         Ok(update)
     }
 
-    /// Takes in the end of one of its requests.
+    /// Waits until the inode is durable, twice.
     ///
     /// # Errors
     /// What went wrong, once nothing is under way any more; the volume is latched then, unless nothing was written.
-    pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Updated, Fault> {
-        let noted = match (self.stage, Part::of(&completion)) {
-            (Stage::Table, _) => match self.refused(cx, completion) {
-                Some(completion) => self.table_written(cx, completion),
-                None => Ok(()),
-            },
-            (Stage::Refused, _) => {
-                let in_doubt = completion.result.is_err() || self.compare(cx, completion).is_ok();
-                return Err(self.end_refused(cx, in_doubt));
-            }
-            (Stage::Mirror { compared, .. }, Part::Main) => {
-                let written = true;
-                self.stage = Stage::Mirror { written, compared };
-                let result = completion.result.map(drop).map_err(Fault::Io);
-                drop(completion.memory);
-                result.and_then(|()| self.read_back(cx))
-            }
-            (Stage::Mirror { written, .. }, _) => {
-                let compared = true;
-                self.stage = Stage::Mirror { written, compared };
-                self.compare(cx, completion)
-            }
-        };
-        if let Err(fault) = noted {
-            cx.volume.latch();
-            self.failed = self.failed.take().or(Some(fault));
+    pub(crate) async fn ended(mut self) -> Result<(), Fault> {
+        let table = completed().await?;
+        if let Some(full) = with(|cx| self.was_refused(cx, &table)) {
+            drop(table);
+            return Err(self.refused(full).await?);
         }
-        match self.stage {
-            Stage::Mirror { written, compared } if !written || !(compared || self.spare.is_some()) => {
-                Ok(Updated::Writing)
-            }
-            Stage::Refused => Ok(Updated::Writing),
-            stage => match self.failed.take() {
-                Some(fault) => Err(fault),
-                None if stage == Stage::Table => Ok(Updated::Writing),
-                None => Ok(Updated::Done),
-            },
+        with(|cx| latching(cx, |cx| self.write_mirror(cx, table)))?;
+        let mut failed = with(|cx| latching(cx, |cx| self.read_back(cx, true))).err();
+        let mut is_writing = true;
+        while is_writing || self.is_reading_back {
+            let completion = completed().await?;
+            let noted = with(|cx| {
+                latching(cx, |cx| match Part::of(&completion) {
+                    Part::ReadBack => {
+                        self.is_reading_back = false;
+                        self.compare(cx, completion)
+                    }
+                    _ => {
+                        is_writing = false;
+                        let Completion { result, memory, .. } = completion;
+                        drop(memory);
+                        result?;
+                        self.read_back(cx, false)
+                    }
+                })
+            });
+            failed = failed.or(noted.err());
         }
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Takes the end of the table's write if the host was full, and begins to read the page back.
-    fn refused(&mut self, cx: &mut Context<'_>, completion: Completion) -> Option<Completion> {
-        let fault = match completion.result {
-            Err(error) => Fault::Io(error),
-            Ok(_) => return Some(completion),
-        };
-        if !is_full(&fault) || completion.bytes_done > 0 {
-            return Some(completion);
+    /// Had the host no room for the table's page? Then that is being read back.
+    fn was_refused(&mut self, cx: &mut Context<'_>, table: &Completion) -> Option<Fault> {
+        let fault = Fault::Io(table.result.err()?);
+        if !is_full(&fault) || table.bytes_done > 0 {
+            return None;
         }
-        let (Ok(home), Some(spare)) = (self.home(cx, Place::Table), self.spare.take()) else {
-            return Some(completion);
-        };
-        if cx.read_into(Part::ReadBack, home.at, spare).is_err() {
-            return Some(completion);
-        }
-        self.stage = Stage::Refused;
-        self.failed = Some(fault);
-        None
+        let home = self.home(cx, Place::Table).ok()?;
+        let spare = self.spare.take()?;
+        cx.read_into(Part::ReadBack, home.at, spare).ok()?;
+        Some(fault)
     }
 
-    /// What a page that cannot be read holds is in doubt, as one is that was written after all.
-    fn end_refused(&mut self, cx: &mut Context<'_>, in_doubt: bool) -> Fault {
-        if in_doubt {
-            cx.volume.latch();
-        }
-        self.failed.take().unwrap_or(Fault::Latched)
+    /// Looks whether the page was written after all; so it may be where it cannot be read.
+    async fn refused(self, full: Fault) -> Result<Fault, Fault> {
+        let completion = completed().await?;
+        with(|cx| {
+            if completion.result.is_err() || self.compare(cx, completion).is_ok() {
+                cx.volume.latch();
+            }
+        });
+        Ok(full)
     }
 
-    fn table_written(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<(), Fault> {
-        completion.result?;
+    /// Writes the same bytes, from the same memory.
+    fn write_mirror(&mut self, cx: &mut Context<'_>, table: Completion) -> Result<(), Fault> {
+        table.result?;
         let at = self.home(cx, Place::Mirror)?.at;
-        // The same bytes in the same memory.
-        cx.write(at, completion.memory, Durability::Data)?;
-        self.stage = Stage::Mirror {
-            written: false,
-            compared: false,
-        };
-        self.read_back(cx)
+        cx.write(at, table.memory, Durability::Data)
     }
 
-    /// Begins to read the table's page back, unless that was begun. Where every slot is taken it is tried again when the
+    /// Begins to read the table's page back, unless that was begun. Where every slot is taken it can be tried `again` when the
     /// mirror's write has given its own back.
-    fn read_back(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
+    fn read_back(&mut self, cx: &mut Context<'_>, again: bool) -> Result<(), Fault> {
         let at = self.home(cx, Place::Table)?.at;
         let Some(spare) = self.spare.take() else {
             return Ok(());
         };
         match cx.read_into(Part::ReadBack, at, spare) {
-            Ok(()) => Ok(()),
-            Err((_, Some(spare))) if !matches!(self.stage, Stage::Mirror { written: true, .. }) => {
-                self.spare = Some(spare);
-                Ok(())
-            }
-            Err((fault, _)) => {
-                if let Stage::Mirror { compared, .. } = &mut self.stage {
-                    *compared = true;
-                }
-                Err(fault)
-            }
+            Ok(()) => self.is_reading_back = true,
+            Err((_, Some(spare))) if again => self.spare = Some(spare),
+            Err((fault, _)) => return Err(fault),
         }
+        Ok(())
     }
 
     fn compare(&self, cx: &Context<'_>, completion: Completion) -> Result<(), Fault> {
@@ -200,6 +153,15 @@ impl Update {
     fn home(&self, cx: &Context<'_>, place: Place) -> Result<Home, Fault> {
         Home::of(cx.volume.layout(), self.bucket, self.image.parity(), place)
     }
+}
+
+/// Where this fails, nobody knows what the table holds.
+fn latching(cx: &mut Context<'_>, act: impl FnOnce(&mut Context<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
+    let acted = act(cx);
+    if acted.is_err() {
+        cx.volume.latch();
+    }
+    acted
 }
 
 /// The image after this one, with some inodes replaced.

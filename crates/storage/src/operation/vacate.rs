@@ -3,49 +3,58 @@
 //!
 //! The tombstone of an operation that has a name stays though it could go: at most one in a bucket, as the next one frees it.
 //!
-//! Both images are made when it begins, so that the bucket's copy can go: where buckets ahead cannot be read, the tombstone
+//! Both images are made at the beginning, so that the bucket's copy can go: where buckets ahead cannot be read, the tombstone
 //! is written.
 
-use baio_engine::Completion;
-
 use crate::error::Fault;
-use crate::operation::lookup::{bucket_copy, read_pair};
-use crate::operation::update::{Update, Updated, next};
-use crate::operation::{Context, Event};
-use crate::segment::bucket::{NextImage, Slots};
+use crate::operation::Context;
+use crate::operation::lookup::read_table_alone;
+use crate::operation::update::{Update, next};
+use crate::operation::waits::with;
+use crate::segment::bucket::NextImage;
 use crate::segment::inode::Inode;
-use crate::segment::layout::Place;
 use crate::segment::probe::SlotAddress;
 use crate::segment::tombstones::{Vacancy, Verdict, freed_with};
 use crate::volume::table::BucketCopy;
 
+/// Gives up a slot of a bucket that was just read, whose tombstone would be this; and, in the same record, puts an inode
+/// into another slot of it. The operation has the token. Gives the record, which has begun.
+///
+/// # Errors
+/// Nothing was written then.
+pub(crate) async fn vacate(
+    copy: BucketCopy,
+    at: SlotAddress,
+    tombstone: &Inode,
+    also: Option<(usize, &Inode)>,
+) -> Result<Update, Fault> {
+    let mut slot = with(|cx| Slot::new(cx, copy, at, tombstone, also))?;
+    while let Verdict::Look(bucket) = slot.verdict {
+        slot.verdict = slot.look_at(bucket).await?;
+    }
+    let image = match slot.verdict {
+        Verdict::Free => slot.freed,
+        Verdict::Look(_) | Verdict::Tombstone => slot.kept,
+    };
+    with(|cx| Update::of(cx, image))
+}
+
 /// What is asked of the buckets ahead, and the two images of which one is written.
-struct Looking {
+struct Slot {
     vacancy: Vacancy,
-    bucket: u64,
+    verdict: Verdict,
     freed: NextImage,
     kept: NextImage,
 }
 
-/// A slot being given up. The operation has the token until it is done.
-pub(crate) struct Vacate {
-    looking: Option<Box<Looking>>,
-    record: Option<Update>,
-}
-
-impl Vacate {
-    /// Gives up a slot of a bucket that was just read, whose tombstone would be this; and, in the same record, puts an inode
-    /// into another slot of it.
-    ///
-    /// # Errors
-    /// Nothing was written then.
-    pub(crate) fn begin(
-        cx: &mut Context<'_>,
+impl Slot {
+    fn new(
+        cx: &Context<'_>,
         copy: BucketCopy,
         at: SlotAddress,
         tombstone: &Inode,
         also: Option<(usize, &Inode)>,
-    ) -> Result<Vacate, Fault> {
+    ) -> Result<Slot, Fault> {
         let image = copy.image()?;
         let mut slots = image.slots(cx.volume.superblock.geometry());
         let mut changes: Vec<(usize, &Inode)> = also.into_iter().collect();
@@ -62,66 +71,23 @@ impl Vacate {
             freed_with(at.slot, &slots).map(|slot| (slot, if stays && slot == at.slot { tombstone } else { &free })),
         );
         let freed = next(cx, &image, &changes)?;
-        drop(copy);
         let superblock = &cx.volume.superblock;
         let (vacancy, verdict) = Vacancy::of(at, &slots, &superblock.hash_seed, superblock.layout().buckets());
-        let mut vacate = Vacate {
-            looking: None,
-            record: None,
-        };
-        let bucket = at.bucket;
-        let looking = Looking {
+        Ok(Slot {
             vacancy,
-            bucket,
+            verdict,
             freed,
             kept,
-        };
-        vacate.judge(cx, Box::new(looking), verdict)?;
-        Ok(vacate)
+        })
     }
 
-    /// Has its record begun? What fails then leaves the slot in doubt, and the volume latched.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.record.is_some()
+    /// Asks a bucket ahead; where the table alone does not say, the tombstone stays.
+    async fn look_at(&mut self, bucket: u64) -> Result<Verdict, Fault> {
+        let copy = read_table_alone(bucket).await?;
+        let slots = copy.filter(|copy| !copy.needs_mirror()).and_then(|copy| {
+            let image = copy.image().ok()?;
+            Some(with(|cx| image.slots(cx.volume.superblock.geometry())))
+        });
+        Ok(slots.map_or(Verdict::Tombstone, |slots| self.vacancy.visit(&slots)))
     }
-
-    pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Updated, Fault> {
-        if let Some(record) = &mut self.record {
-            return record.completed(cx, completion);
-        }
-        let Some(mut looking) = self.looking.take() else {
-            // It begins with one or the other.
-            return Err(cx.unexpected(&Event::Completed(completion)));
-        };
-        let verdict = match slots_of(cx, looking.bucket, completion) {
-            Some(slots) => looking.vacancy.visit(&slots),
-            None => Verdict::Tombstone,
-        };
-        self.judge(cx, looking, verdict)?;
-        Ok(Updated::Writing)
-    }
-
-    fn judge(&mut self, cx: &mut Context<'_>, mut looking: Box<Looking>, verdict: Verdict) -> Result<(), Fault> {
-        let image = match verdict {
-            Verdict::Look(bucket) if read_pair(cx, bucket, Place::Table).is_ok() => {
-                looking.bucket = bucket;
-                self.looking = Some(looking);
-                return Ok(());
-            }
-            Verdict::Free => looking.freed,
-            Verdict::Look(_) | Verdict::Tombstone => looking.kept,
-        };
-        self.record = Some(Update::of(cx, image)?);
-        Ok(())
-    }
-}
-
-/// The slots of a bucket that was read; none where the table alone does not say.
-fn slots_of(cx: &Context<'_>, bucket: u64, completion: Completion) -> Option<Slots> {
-    let copy = bucket_copy(cx, bucket, completion).ok()?;
-    if copy.needs_mirror() {
-        return None;
-    }
-    let image = copy.image().ok()?;
-    Some(image.slots(cx.volume.superblock.geometry()))
 }

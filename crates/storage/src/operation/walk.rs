@@ -7,7 +7,8 @@
 use baio_engine::{Buffer, Completion, Durability, Errno, Request};
 
 use crate::error::{Error, Fault, Result};
-use crate::operation::{CALLED_OFF, Context, Part};
+use crate::operation::waits::{completed, with};
+use crate::operation::{CALLED_OFF, Context, Failed, Part, Progress};
 use crate::segment::bucket::{self, BucketError, BucketId, Image, Pair};
 use crate::segment::inode::Inode;
 use crate::segment::layout::{BUCKET_BYTES, Place};
@@ -23,14 +24,6 @@ const SPARE_BYTES: usize = 16 << 10;
 
 /// Who is shown each inode that can be decoded.
 pub(crate) type Visit<'a> = dyn FnMut(&Volume, SlotAddress, &Inode) + 'a;
-
-/// How far it is.
-pub(crate) enum Walked {
-    /// Requests are under way, for this walk.
-    Reading(Box<Walk>),
-    /// All was shown.
-    Ended,
-}
 
 /// May a read take a slot that is reserved for what must not wait?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,15 +176,15 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins it; the operation has the token. It has ended if nothing of the table is written.
+    /// Begins it; the operation has the token.
     ///
     /// # Errors
-    /// As [`Walk::advance`].
-    pub(crate) fn begin(cx: &mut Context<'_>) -> Result<Walked> {
+    /// As [`Walk::step`].
+    pub(crate) fn begin(cx: &mut Context<'_>) -> Result<Walk> {
         let superblock = &cx.volume.superblock;
         let layout = superblock.layout();
         let begin = layout.table_at();
-        let mut walk = Box::new(Walk {
+        let mut walk = Walk {
             begin,
             end: begin + layout.table_bytes(),
             next: begin,
@@ -204,38 +197,41 @@ impl Walk {
             ahead: None,
             shown: 0,
             mirror: None,
-        });
+        };
         walk.read_on(cx)?;
-        Ok(walk.reading())
+        Ok(walk)
     }
 
-    fn reading(self: Box<Walk>) -> Walked {
-        match self.front {
-            Some(_) => Walked::Reading(self),
-            None => Walked::Ended,
-        }
+    /// Was not all shown?
+    pub(crate) fn goes_on(&self) -> bool {
+        self.front.is_some()
     }
 
     /// Bytes of the table that were looked at, and bytes that it has.
-    pub(crate) fn progress(&self) -> (u64, u64) {
+    pub(crate) fn progress(&self) -> Progress {
         let next = self.front.as_ref().map_or(self.next, |front| front.offset);
-        (next - self.begin + self.shown * BUCKET_BYTES, self.end - self.begin)
+        Progress::Bytes {
+            done: next - self.begin + self.shown * BUCKET_BYTES,
+            of: self.end - self.begin,
+        }
     }
 
-    /// Takes in the end of one of its requests, and shows what there is to be shown.
+    /// Waits for one of its requests, and shows what there is to be shown then.
     ///
     /// # Errors
     /// A bucket of which no image is valid, or one cannot be read; no memory; what the device said. Requests may be under way
     /// then: their ends are nobody's.
-    pub(crate) fn advance(
-        mut self: Box<Walk>,
-        cx: &mut Context<'_>,
-        completion: Completion,
-        visit: &mut Visit<'_>,
-    ) -> Result<Walked> {
-        if cx.is_called_off {
-            return Err(Error::new("read", cx.volume.device.name(), CALLED_OFF));
-        }
+    pub(crate) async fn step(&mut self, visit: &mut Visit<'_>) -> std::result::Result<(), Failed> {
+        let completion = completed().await?;
+        with(|cx| {
+            if cx.is_called_off {
+                return Err(CALLED_OFF.into());
+            }
+            Ok(self.take(cx, completion, visit)?)
+        })
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>, completion: Completion, visit: &mut Visit<'_>) -> Result<()> {
         let part = Part::of(&completion);
         let stretches = [&mut self.front, &mut self.ahead, &mut self.mirror];
         let stretch = stretches.into_iter().flatten().find(|stretch| stretch.part == part);
@@ -250,13 +246,13 @@ impl Walk {
                 return Err(broken(cx, fault, front.offset));
             }
             if !self.show(cx, visit)? {
-                return Ok(Walked::Reading(self));
+                return Ok(());
             }
             self.front = self.ahead.take();
             self.shown = 0;
             self.read_on(cx)?;
         }
-        Ok(self.reading())
+        Ok(())
     }
 
     /// Begins what is to be under way.

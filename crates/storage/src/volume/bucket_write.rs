@@ -1,7 +1,7 @@
 //! Writing an image of a bucket: durably, and read back.
 //!
-//! There is one way to write a bucket. An operation that serves others meanwhile does it as a state machine
-//! (`operation/update.rs`); recovery and repair do it here, in a straight line. Both ask [`Home`] where an image goes and
+//! There is one way to write a bucket. An operation, which serves others meanwhile, awaits it
+//! (`operation/update.rs`); recovery and repair wait for the device here. Both ask [`Home`] where an image goes and
 //! whether the device has it.
 
 use baio_engine::{Durability, Engine};

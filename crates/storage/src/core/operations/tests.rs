@@ -8,14 +8,14 @@ use super::*;
 use crate::cache::CacheConfig;
 use crate::identity::{Access, Identity};
 use crate::object::WALKS;
-use crate::operation::create::{Create, CreateOptions};
-use crate::operation::defrag::Defrag;
-use crate::operation::delete::Delete;
-use crate::operation::list::List;
-use crate::operation::moving::Move;
-use crate::operation::open::OpenSegment;
+use crate::operation::create::{CreateOptions, create};
+use crate::operation::defrag::defrag;
+use crate::operation::delete::delete;
+use crate::operation::list::list;
+use crate::operation::moving::{Which, move_segment};
+use crate::operation::open::open;
 use crate::operation::repeat::OperationName;
-use crate::operation::resize::{Resize, ResizeOptions};
+use crate::operation::resize::{ResizeOptions, resize};
 use crate::request::{Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
@@ -51,24 +51,21 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
     let makes: [(&str, Make); 9] = [
         ("create", |core| {
             let subject = core.subject("create", ME, ME.uid, "new").unwrap();
-            Operation::Create(Create::new(subject, CreateOptions::of_size(4096), OperationName::NONE))
+            create(subject, CreateOptions::of_size(4096), OperationName::NONE)
         }),
         ("delete", |core| {
-            Operation::Delete(Delete::new(
-                core.subject("delete", ME, ME.uid, "data").unwrap(),
-                OperationName::NONE,
-            ))
+            delete(core.subject("delete", ME, ME.uid, "data").unwrap(), OperationName::NONE)
         }),
         ("open", |core| {
             let subject = core.subject("open", ME, ME.uid, "data").unwrap();
-            Operation::Open(OpenSegment::new(subject, Access::Read))
+            open(subject, Access::Read)
         }),
         ("rename", |core| {
             core.rename_of(ME, ME.uid, "data", "new", OperationName::NONE).unwrap()
         }),
         ("resize", |core| {
             let subject = core.subject("resize", ME, ME.uid, "data").unwrap();
-            Operation::Resize(Resize::new(subject, ResizeOptions::to_size(4096), OperationName::NONE))
+            resize(subject, ResizeOptions::to_size(4096), OperationName::NONE)
         }),
         ("quota", |core| {
             let root = Identity::new(0, 0);
@@ -84,14 +81,12 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
         }),
         ("move", |core| {
             let subject = core.subject("move", ME, ME.uid, "data").unwrap();
-            Operation::Move(Box::new(Move::new(subject, Some(100))))
+            move_segment(subject, Which::Named(Some(100)))
         }),
-        ("list", |core| {
-            Operation::List(List::new(core.whole_subject("list", ME).unwrap()))
-        }),
+        ("list", |core| list(core.whole_subject("list", ME).unwrap())),
         ("defragment", |core| {
             let subject = core.whole_subject("defragment", ME).unwrap();
-            Operation::Defrag(Box::new(Defrag::new(subject)))
+            defrag(subject)
         }),
     ];
     for (name, make) in makes {
@@ -171,7 +166,7 @@ fn an_operation_that_nobody_waits_for_leaves_its_place() {
     let mut core = core();
     for to in [100, 200] {
         let subject = core.subject("move", ME, ME.uid, "data").unwrap();
-        core.begin_alone(Operation::Move(Box::new(Move::new(subject, Some(to)))));
+        core.begin_alone(move_segment(subject, Which::Named(Some(to))));
         while core.in_flight() > 0 {
             core.turn(Wait::one()).unwrap();
         }
@@ -211,7 +206,7 @@ fn who_waits_for_a_segment_is_not_asked_when_a_request_on_another_one_ends() {
     let [data, other] = ["data", "other"].map(|name| core.open_segment(ME, ME.uid, name, Access::Read).unwrap().0);
     core.objects.begin(data);
     let subject = core.subject("delete", ME, ME.uid, "data").unwrap();
-    let delete = core.begin(Operation::Delete(Delete::new(subject, OperationName::NONE)));
+    let delete = core.begin(delete(subject, OperationName::NONE));
     while core.running.get_mut(delete.0).unwrap().draining.is_none() {
         core.turn(Wait::one()).unwrap();
     }
