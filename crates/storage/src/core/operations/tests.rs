@@ -45,10 +45,10 @@ pub(super) fn core() -> Core {
     core
 }
 
-#[test]
-fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
-    type Make = fn(&Core) -> Operation;
-    let makes: [(&str, Make); 9] = [
+type Make = fn(&Core) -> Operation;
+
+fn one_of_each() -> [(&'static str, Make); 9] {
+    [
         ("create", |core| {
             let subject = core.subject("create", ME, ME.uid, "new").unwrap();
             create(subject, CreateOptions::of_size(4096), OperationName::NONE)
@@ -88,8 +88,12 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
             let subject = core.whole_subject("defragment", ME).unwrap();
             defrag(subject)
         }),
-    ];
-    for (name, make) in makes {
+    ]
+}
+
+#[test]
+fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
+    for (name, make) in one_of_each() {
         let mut core = core();
         let operation = make(&core);
         let id = core.begin(operation);
@@ -102,6 +106,16 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
         core.open_segment(ME, ME.uid, "other", Access::Write).unwrap();
         let refused = core.delete(ME, ME.uid, "other").unwrap_err();
         assert!(matches!(refused.fault, Fault::Latched), "{name}: {refused}");
+    }
+}
+
+/// There may be thousands. What a future keeps twice, because it lies in another, shows here.
+#[test]
+fn an_operation_takes_a_box_of_three_kilobytes_at_most() {
+    let core = core();
+    for (name, make) in one_of_each() {
+        let bytes = std::mem::size_of_val(&*make(&core).story);
+        assert!(bytes <= 3 << 10, "{name}: {bytes} bytes");
     }
 }
 
