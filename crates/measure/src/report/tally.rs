@@ -1,5 +1,6 @@
 //! Which marks hold, which are missed, and which were not measured.
 
+use crate::report::numbers::{NONE, exact, figure, plain, ratio, unit};
 use crate::report::record::{Experiment, Record, Row};
 
 /// What became of a row's mark.
@@ -106,5 +107,42 @@ impl<'a> Tally<'a> {
             (held, 1) => format!("{held} of 1 mark holds"),
             (held, all) => format!("{held} of {all} marks hold"),
         }
+    }
+}
+
+/// By how much a mark is missed, with a digit more where it would be nothing without. A mark of nought is missed by no part of it.
+pub(super) fn missed_by(row: &Row) -> String {
+    match row.short_by {
+        Some(by) if by < 9.95 => format!("missed by {:.1} %", by.max(0.1)),
+        Some(by) if by.is_finite() => format!("missed by {} %", exact(by.round())),
+        _ => "missed".to_owned(),
+    }
+}
+
+/// What the mark judges: the ratio, or our own figure.
+pub(super) fn measured(row: &Row) -> String {
+    match (row.ratio, row.ours) {
+        (Some(of), _) => ratio(of),
+        (None, Some(ours)) => match unit(&row.figure, &row.unit) {
+            unit if unit.is_empty() => plain(ours),
+            unit => format!("{} {unit}", figure(ours)),
+        },
+        (None, None) => NONE.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_miss_is_still_one() {
+        let row = |by| Row {
+            short_by: by,
+            ..Row::default()
+        };
+        assert_eq!(missed_by(&row(Some(0.01))), "missed by 0.1 %");
+        assert_eq!(missed_by(&row(Some(50.2))), "missed by 50 %");
+        assert_eq!(missed_by(&row(None)), "missed");
     }
 }

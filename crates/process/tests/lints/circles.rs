@@ -32,7 +32,6 @@ const LEFT: &[(&str, &str)] = &[
     ("measure", "latency/charts latency/posted latency/sheets"),
     ("measure", "latency/log/mod latency/log/show"),
     ("measure", "report/mod report/beside report/comparison report/findings report/machine report/progress report/promises report/run report/target report/terminal report/terminal/lines"),
-    ("measure", "report/page/experiment report/page/head report/page/ratios"),
     ("sim", "engine/mod engine/life"),
     ("sim", "explore/mod explore/trial"),
     ("sim", "powercut/real/mod powercut/real/rigs/mod powercut/real/rigs/mapped powercut/real/rigs/models powercut/running powercut/stories/mod powercut/worker"),

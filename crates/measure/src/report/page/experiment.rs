@@ -1,11 +1,10 @@
 //! An experiment: what it shows, its charts, its figures in a table, and what a shell is given to run it again.
 
-use super::head::missed_by;
 use super::markup::Html;
 use super::{Room, chart, ratios};
 use crate::report::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
 use crate::report::record::{Experiment, Row};
-use crate::report::tally::{Outcome, Tally};
+use crate::report::tally::{Outcome, Tally, missed_by};
 
 /// The place of an experiment in the page: its number keeps two of a name apart, its name makes the link readable.
 pub(super) fn anchor(at: usize, name: &str) -> String {

@@ -3,9 +3,9 @@
 use super::Room;
 use super::experiment::{anchor, called, verdict};
 use super::markup::Html;
-use crate::report::numbers::{NONE, duration, exact, figure, mark, plain, ratio, unit};
-use crate::report::record::{Experiment, Record, Row};
-use crate::report::tally::{Outcome, Tally};
+use crate::report::numbers::{duration, mark};
+use crate::report::record::{Experiment, Record};
+use crate::report::tally::{Outcome, Tally, measured, missed_by};
 
 /// The verdicts, and the way to everything below.
 pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>, room: Room) {
@@ -123,27 +123,6 @@ fn misses(html: &mut Html, tally: &Tally<'_>, room: Room) {
     html.raw("</section>");
 }
 
-/// By how much a mark is missed, with a digit more where it would be nothing without. A mark of nought is missed by no part of it.
-pub(super) fn missed_by(row: &Row) -> String {
-    match row.short_by {
-        Some(by) if by < 9.95 => format!("missed by {:.1} %", by.max(0.1)),
-        Some(by) if by.is_finite() => format!("missed by {} %", exact(by.round())),
-        _ => "missed".to_owned(),
-    }
-}
-
-/// What the mark judges: the ratio, or our own figure.
-pub(super) fn measured(row: &Row) -> String {
-    match (row.ratio, row.ours) {
-        (Some(of), _) => ratio(of),
-        (None, Some(ours)) => match unit(&row.figure, &row.unit) {
-            unit if unit.is_empty() => plain(ours),
-            unit => format!("{} {unit}", figure(ours)),
-        },
-        (None, None) => NONE.to_owned(),
-    }
-}
-
 fn contents(html: &mut Html, record: &Record) {
     html.raw("<nav aria-label=\"Contents\"><h2>Experiments</h2>");
     if record.experiments.is_empty() {
@@ -191,14 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_narrow_miss_is_still_one() {
-        let row = |by| Row {
-            short_by: by,
-            ..Row::default()
-        };
-        assert_eq!(missed_by(&row(Some(0.01))), "missed by 0.1 %");
-        assert_eq!(missed_by(&row(Some(50.2))), "missed by 50 %");
-        assert_eq!(missed_by(&row(None)), "missed");
+    fn a_moment_is_told_as_people_write_it() {
         assert_eq!(moment("2026-11-23T14:10:05Z"), "2026-11-23 14:10 UTC");
         assert_eq!(moment("ünknown, but long enough"), "ünknown, but long enough");
     }

@@ -8,11 +8,10 @@
 //! Positions are parts of the strip's width, so it fills a wide screen and a narrow one, and shapes and text keep their size.
 
 use super::Room;
-use super::head::measured;
 use super::markup::Html;
 use crate::report::numbers::{exact, figure, mark, plain, unit};
 use crate::report::record::Row;
-use crate::report::tally::Outcome;
+use crate::report::tally::{Outcome, measured};
 
 /// Of a strip, in units of its own.
 const WIDTH: f64 = 1000.0;
