@@ -259,15 +259,14 @@ pub(crate) struct DoctorArgs {
 Operands (numbers as in GNU dd: 2x512, b=512, K=1024, kB=1000; a B makes count, skip, seek bytes):
   if=TARGET of=TARGET        a file, a device or a segment [default: standard input and output]
   bs=N  ibs=N  obs=N         bytes of a record, on both sides or on one [default: 512]
-  cbs=N                      bytes of a record of conv=block,unblock
   count=N                    copy N blocks
   skip=N  iseek=N            pass over N blocks of the input
   seek=N  oseek=N            pass over N blocks of the output
   iflag=LIST                 append, count_bytes, direct, directory, dsync, fullblock, noatime, nocache, noctty, nofollow,
                              nonblock, skip_bytes, sync
   oflag=LIST                 append, direct, directory, dsync, noatime, nocache, noctty, nofollow, nonblock, seek_bytes, sync
-  conv=LIST                  ascii, block, ebcdic, excl, fdatasync, fsync, ibm, lcase, nocreat, noerror, notrunc, sparse,
-                             swab, sync, ucase, unblock
+  conv=LIST                  excl, fdatasync, fsync, lcase, nocreat, noerror, notrunc, sparse, swab, sync, ucase
+                             (ascii, block, ebcdic, ibm, unblock and cbs= are left to GNU dd)
   status=LEVEL               none, noxfer, progress
   iodepth=N                  requests in flight, 1 to 1024 [default: 16]
   backend=NAME               auto, sync, threads, aio, uring [default: auto]
@@ -281,7 +280,7 @@ Examples:
   baio dd if=image.raw of=/tmp/vol#root bs=1M conv=fsync
   baio dd if=/tmp/vol#root of=copy.raw bs=64K iodepth=32 iflag=direct
   baio dd if=/tmp/vol#log bs=4K skip=2 count=1 status=none | xxd
-  baio dd if=cards of=lines ibs=800 cbs=80 conv=ascii,lcase
+  baio dd if=/dev/sda of=disk.img bs=64K conv=noerror,sync
   baio dd if=unix:/run/baio/volume.sock#root of=copy.raw bs=64K")]
 struct DdArgs {
     /// Operands of the form NAME=VALUE

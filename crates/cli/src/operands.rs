@@ -1,4 +1,4 @@
-//! The operands of `baio dd`: all of GNU dd's, a few more (`iodepth=`, `backend=`, `mode=`, `verify=`), and refusals that say what is
+//! The operands of `baio dd`: GNU dd's but for those of punched cards and EBCDIC, a few more (`iodepth=`, `backend=`, `mode=`, `verify=`), and refusals that say what is
 //! near.
 //!
 //! | file | what it holds |
@@ -157,25 +157,10 @@ pub(crate) struct Flags {
 /// What becomes of the bytes between input and output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversion {
-    /// From one character set to another.
-    pub(crate) charset: Option<Charset>,
     /// Large or small letters.
     pub(crate) case: Option<Case>,
     /// Every two bytes change places.
     pub(crate) swab: bool,
-    /// Lines and records of a fixed length.
-    pub(crate) lines: Option<Lines>,
-}
-
-/// `conv=ascii,ebcdic,ibm`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Charset {
-    /// From EBCDIC to ASCII.
-    Ascii,
-    /// From ASCII to EBCDIC.
-    Ebcdic,
-    /// From ASCII to the EBCDIC of IBM's printers.
-    Ibm,
 }
 
 /// `conv=lcase,ucase`.
@@ -185,15 +170,6 @@ pub(crate) enum Case {
     Lower,
     /// Large letters.
     Upper,
-}
-
-/// `conv=block,unblock`, with the length of a record (`cbs=`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lines {
-    /// Lines become records, filled up with spaces or cut.
-    Block(u64),
-    /// Records become lines, without the spaces at their end.
-    Unblock(u64),
 }
 
 /// What a read that returns less than a block counts as.

@@ -45,8 +45,8 @@ pub(crate) fn failure(typed: &[OsString], error: &clap::Error, is_command: fn(&s
 
 /// What to write in place of an option: dd has operands.
 fn dd_tip(option: &str) -> String {
-    const OPERANDS: [&str; 14] = [
-        "if", "of", "bs", "ibs", "obs", "cbs", "count", "skip", "seek", "iflag", "oflag", "conv", "status", "iodepth",
+    const OPERANDS: [&str; 13] = [
+        "if", "of", "bs", "ibs", "obs", "count", "skip", "seek", "iflag", "oflag", "conv", "status", "iodepth",
     ];
     match option.trim_start_matches('-') {
         "progress" => "write status=progress".to_owned(),

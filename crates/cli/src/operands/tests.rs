@@ -122,24 +122,20 @@ fn every_word_is_known() {
 
 #[test]
 fn what_cannot_stand_together_is_refused() {
-    assert_eq!(
-        refusal("conv=ascii,ibm"),
-        "cannot combine any two of {ascii,ebcdic,ibm}"
-    );
     assert_eq!(refusal("conv=lcase,ucase"), "cannot combine lcase and ucase");
-    assert_eq!(refusal("conv=block,unblock cbs=8"), "cannot combine block and unblock");
-    assert_eq!(refusal("conv=ascii,block cbs=8"), "cannot combine block and unblock");
     assert_eq!(refusal("oflag=direct,nocache"), "cannot combine direct and nocache");
-    assert_eq!(parse("conv=block,unblock").conversion, Conversion::default());
 }
 
 #[test]
-fn records_have_a_length_only_with_cbs() {
-    assert_eq!(parse("conv=block").conversion.lines, None);
-    assert_eq!(parse("conv=block cbs=80").conversion.lines, Some(Lines::Block(80)));
-    assert_eq!(parse("conv=ibm cbs=80").conversion.lines, Some(Lines::Block(80)));
-    assert_eq!(parse("conv=ascii cbs=80").conversion.lines, Some(Lines::Unblock(80)));
-    assert_eq!(parse("bs=4 conv=block").output_blocks, OutputBlocks::Full);
+fn what_is_left_to_gnu_dd_names_it() {
+    for word in words::CONVERSIONS_OF_GNU_DD {
+        let said = refusal(&format!("conv=swab,{word}"));
+        assert!(
+            said.starts_with(&format!("conv={word} ")) && said.contains("GNU dd"),
+            "{said}"
+        );
+    }
+    assert!(refusal("cbs=80").contains("use GNU dd"));
 }
 
 #[test]
@@ -153,6 +149,7 @@ fn large_blocks_are_fewer_unless_told() {
 fn short_reads_add_up_to_blocks_unless_bs_is_given() {
     assert_eq!(parse("ibs=4k obs=4k").output_blocks, OutputBlocks::Full);
     assert_eq!(parse("bs=4k").output_blocks, OutputBlocks::AsRead);
+    assert_eq!(parse("bs=4k conv=swab").output_blocks, OutputBlocks::Full);
 }
 
 #[test]

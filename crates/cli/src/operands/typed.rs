@@ -11,8 +11,8 @@ use baio_storage::Mode;
 use super::number::{self, NUMBER_MAX, Number};
 use super::words::{self, OperandError};
 use super::{
-    Amount, Case, Charset, Conversion, Creation, DdOperands, Direct, FinalSync, Flags, Lines, OutputBlocks, ShortReads,
-    Status, Truncate,
+    Amount, Case, Conversion, Creation, DdOperands, Direct, FinalSync, Flags, OutputBlocks, ShortReads, Status,
+    Truncate,
 };
 
 /// The block size of dd since the first Unix.
@@ -41,7 +41,6 @@ struct Typed {
     bs: Option<u64>,
     ibs: Option<u64>,
     obs: Option<u64>,
-    cbs: Option<u64>,
     count: Option<Number>,
     skip: Option<Number>,
     seek: Option<Number>,
@@ -69,7 +68,7 @@ impl Typed {
             "bs" => self.bs = Some(parse_block_size(value)?),
             "ibs" => self.ibs = Some(parse_block_size(value)?),
             "obs" => self.obs = Some(parse_block_size(value)?),
-            "cbs" => self.cbs = Some(parse_block_size(value)?),
+            "cbs" => return Err(OperandError::of_gnu_dd("cbs=")),
             "count" => self.count = Some(parse_number(value)?),
             "skip" | "iseek" => self.skip = Some(parse_number(value)?),
             "seek" | "oseek" => self.seek = Some(parse_number(value)?),
@@ -107,6 +106,9 @@ impl Typed {
     }
 
     fn set_conversion(&mut self, conversion: &str) -> Result<(), OperandError> {
+        if words::CONVERSIONS_OF_GNU_DD.contains(&conversion) {
+            return Err(OperandError::of_gnu_dd(&format!("conv={conversion}")));
+        }
         let known = words::CONVERSIONS.iter().find(|known| **known == conversion);
         let known = known.ok_or_else(|| OperandError::invalid("conversion", conversion, &words::CONVERSIONS))?;
         self.conversions.push(known);
@@ -115,16 +117,6 @@ impl Typed {
 
     fn converts(&self, word: &str) -> bool {
         self.conversions.contains(&word)
-    }
-
-    /// At most one of these words.
-    fn one_of<T: Copy>(&self, words: &[(&str, T)], several: &str) -> Result<Option<T>, OperandError> {
-        let mut found = words.iter().filter(|(word, _)| self.converts(word)).map(|word| word.1);
-        let first = found.next();
-        match found.next() {
-            Some(_) => Err(OperandError::combined(several)),
-            None => Ok(first),
-        }
     }
 
     fn resolve(self) -> Result<DdOperands, OperandError> {
@@ -188,38 +180,20 @@ impl Typed {
 
     /// Conversions of GNU dd that need blocks of their own on either side, even where they come to nothing.
     fn converts_blocks(&self) -> bool {
-        let words = ["ascii", "ebcdic", "ibm", "block", "unblock", "lcase", "ucase", "swab"];
-        words.iter().any(|word| self.converts(word))
+        ["lcase", "ucase", "swab"].iter().any(|word| self.converts(word))
     }
 
     fn conversion(&self) -> Result<Conversion, OperandError> {
-        let charset = self.one_of(
-            &[
-                ("ascii", Charset::Ascii),
-                ("ebcdic", Charset::Ebcdic),
-                ("ibm", Charset::Ibm),
-            ],
-            "any two of {ascii,ebcdic,ibm}",
-        )?;
-        let case = self.one_of(&[("lcase", Case::Lower), ("ucase", Case::Upper)], "lcase and ucase")?;
+        let case = match (self.converts("lcase"), self.converts("ucase")) {
+            (true, true) => return Err(OperandError::combined("lcase and ucase")),
+            (true, false) => Some(Case::Lower),
+            (false, true) => Some(Case::Upper),
+            (false, false) => None,
+        };
         Ok(Conversion {
-            charset,
             case,
             swab: self.converts("swab"),
-            lines: self.cbs.map(|cbs| self.lines(charset, cbs)).transpose()?.flatten(),
         })
-    }
-
-    /// Without `cbs=` there are no records of a fixed length, whatever `conv=` says.
-    fn lines(&self, charset: Option<Charset>, cbs: u64) -> Result<Option<Lines>, OperandError> {
-        let blocks = self.converts("block") || matches!(charset, Some(Charset::Ebcdic | Charset::Ibm));
-        let unblocks = self.converts("unblock") || charset == Some(Charset::Ascii);
-        match (blocks, unblocks) {
-            (true, true) => Err(OperandError::combined("block and unblock")),
-            (true, false) => Ok(Some(Lines::Block(cbs))),
-            (false, true) => Ok(Some(Lines::Unblock(cbs))),
-            (false, false) => Ok(None),
-        }
     }
 
     fn creation(&self) -> Result<Creation, OperandError> {

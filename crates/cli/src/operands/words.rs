@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::fmt;
 
 /// The names of operands.
-const OPERANDS: [&str; 19] = [
-    "if", "of", "bs", "ibs", "obs", "cbs", "count", "skip", "iseek", "seek", "oseek", "iflag", "oflag", "conv",
-    "status", "iodepth", "backend", "mode", "verify",
+const OPERANDS: [&str; 18] = [
+    "if", "of", "bs", "ibs", "obs", "count", "skip", "iseek", "seek", "oseek", "iflag", "oflag", "conv", "status",
+    "iodepth", "backend", "mode", "verify",
 ];
 
 /// The flags of `iflag=`.
@@ -42,14 +42,10 @@ pub(super) const OUTPUT_FLAGS: [&str; 11] = [
 ];
 
 /// The words of `conv=`.
-pub(super) const CONVERSIONS: [&str; 16] = [
-    "ascii",
-    "block",
-    "ebcdic",
+pub(super) const CONVERSIONS: [&str; 11] = [
     "excl",
     "fdatasync",
     "fsync",
-    "ibm",
     "lcase",
     "nocreat",
     "noerror",
@@ -58,8 +54,10 @@ pub(super) const CONVERSIONS: [&str; 16] = [
     "swab",
     "sync",
     "ucase",
-    "unblock",
 ];
+
+/// Those of punched cards and EBCDIC, which are left to GNU dd.
+pub(super) const CONVERSIONS_OF_GNU_DD: [&str; 5] = ["ascii", "block", "ebcdic", "ibm", "unblock"];
 
 /// The words of `status=`, `mode=` and `verify=`.
 pub(super) const STATUS_LEVELS: [&str; 3] = ["none", "noxfer", "progress"];
@@ -84,6 +82,13 @@ impl OperandError {
 
     pub(super) fn invalid_number(text: &str, why: &dyn fmt::Display) -> OperandError {
         OperandError(format!("invalid number: '{text}': {why}"))
+    }
+
+    /// What this program has not.
+    pub(super) fn of_gnu_dd(what: &str) -> OperandError {
+        OperandError(format!(
+            "{what} is not done here: use GNU dd for it, in a pipe before or behind this one"
+        ))
     }
 
     pub(super) fn combined(several: &str) -> OperandError {

@@ -15,7 +15,6 @@ const FULL: &[Case<'_>] = &[
     ("bin", "/dev/full", "ibs=1000 obs=100"),
     ("bin", "/dev/full", "obs=10000"),
     ("bin", "/dev/full", "conv=swab bs=100"),
-    ("bin", "/dev/full", "conv=block cbs=10"),
     ("bin", "/dev/full", "conv=sync bs=10000"),
     ("bin", "/dev/full", "conv=noerror bs=100"),
     ("|bin", "/dev/full", "bs=100"),

@@ -54,11 +54,6 @@ fn conversions(dice: &mut Dice) -> Vec<&'static str> {
     if dice.one_in(4) {
         found.push(dice.of(&["ucase", "lcase"]));
     }
-    if dice.one_in(4) {
-        found.push(dice.of(&["block", "unblock"]));
-    } else if dice.one_in(6) {
-        found.push(dice.of(&["ascii", "ebcdic", "ibm"]));
-    }
     found
 }
 
@@ -85,9 +80,6 @@ fn operands(dice: &mut Dice, target: &str) -> String {
         // In bytes and below a block GNU dd cuts what lies before: docs/dd.md.
         let mark = if converts.contains(&"notrunc") { bytes(dice) } else { "" };
         words.push(format!("{}={}{mark}", dice.of(&["seek", "oseek"]), dice.below(8)));
-    }
-    if dice.one_in(2) {
-        words.push(format!("cbs={}", dice.of(&[1, 2, 5, 8, 24, 100, 1000])));
     }
     if dice.one_in(4) {
         words.push("iflag=fullblock".to_owned());

@@ -22,13 +22,13 @@ const LINES: &[&str] = &[
     "bs=1000 conv=swab",
     "bs=1000 conv=sync",
     "bs=1000 conv=sync,noerror seek=5",
-    "ibs=70 obs=4096 conv=block cbs=90 count=100",
-    "ibs=70 obs=1000 conv=unblock cbs=13 count=100",
+    "ibs=70 obs=4096 conv=ucase count=100",
+    "ibs=71 obs=1000 conv=swab count=100",
     "bs=1000 conv=sparse",
     "bs=4096 conv=sparse seek=1",
     "bs=4096 oflag=dsync",
     "bs=777 oflag=sync count=5 seek=9",
-    "bs=4096 count=2 conv=fsync,ebcdic",
+    "bs=4096 count=2 conv=fsync,lcase",
     "bs=3 count=3 seek=1365",
 ];
 

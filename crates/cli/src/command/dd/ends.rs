@@ -143,16 +143,12 @@ impl Ends {
     }
 
     /// Would the copy read what it writes? Then it goes one record after the other, as GNU dd does.
-    /// Where a conversion `lengthens`, nobody knows how far it writes.
-    pub(super) fn overlap(&self, count: u64, lengthens: bool) -> bool {
+    pub(super) fn overlap(&self, count: u64) -> bool {
         let (input, output) = (&self.input, &self.output);
         if input.object != output.object {
             // A disk and its partition share bytes, and which ones is not looked at.
             let disks = [input, output].map(End::disk);
             return disks[0].is_some() && disks[0] == disks[1];
-        }
-        if lengthens {
-            return input.kind != EndKind::Stream;
         }
         if input.flow == Flow::InOrder || output.flow == Flow::InOrder {
             // What a file is appended is read again.

@@ -11,8 +11,6 @@ use crate::operands::Status;
 pub(super) struct Figures {
     pub(super) records_in: Count,
     pub(super) records_out: Count,
-    /// Lines that were longer than `cbs=`.
-    pub(super) truncated: u64,
     pub(super) bytes: u64,
 }
 
@@ -31,11 +29,6 @@ impl Figures {
             "{}+{} records in\n{}+{} records out\n",
             from.full, from.partial, to.full, to.partial
         );
-        match self.truncated {
-            0 => {}
-            1 => lines.push_str("1 truncated record\n"),
-            truncated => lines.push_str(&format!("{truncated} truncated records\n")),
-        }
         if status != Status::NoTransfer {
             lines.push_str(&format!(
                 "{} copied, {} s, {}\n",

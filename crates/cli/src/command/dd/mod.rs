@@ -217,9 +217,7 @@ impl<'a> Job<'a> {
     }
 
     fn copy(&mut self) -> Result<Done, Halt> {
-        let overlaps = self
-            .ends
-            .overlap(count_bytes(self.operands), self.operands.conversion.lines.is_some());
+        let overlaps = self.ends.overlap(count_bytes(self.operands));
         if overlaps || self.needs_order() {
             return Ok(self.copy_in_order(overlaps));
         }

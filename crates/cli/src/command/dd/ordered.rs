@@ -12,11 +12,10 @@
 //! |---|---|
 //! | `ordered/reader.rs` | records of the input, some of them read ahead |
 //! | `ordered/writer.rs` | blocks of the output |
-//! | `ordered/convert.rs`, `ordered/charsets.rs` | what `conv=` makes of the bytes |
+//! | `ordered/convert.rs` | what `conv=` makes of the bytes |
 //!
 //! Each step is one request (`work.rs`).
 
-mod charsets;
 mod convert;
 mod reader;
 mod writer;
@@ -170,7 +169,6 @@ impl<'a> Ordered<'a> {
         let status = self.operands.status;
         if status != Status::Silent {
             self.work.say(&failure.to_string());
-            self.work.figures.truncated = self.convert.truncated();
             self.work.print();
         }
         self.work.heed()?;
@@ -190,7 +188,7 @@ impl<'a> Ordered<'a> {
         self.work.figures.records_in.partial += 1;
         self.partial = len;
         if self.operands.pads {
-            record.resize(block as usize, self.convert.padding());
+            record.resize(block as usize, 0);
         }
     }
 
@@ -206,12 +204,13 @@ impl<'a> Ordered<'a> {
         self.gather(record)
     }
 
-    /// Converts, and writes each block as soon as it is full.
+    /// Writes each block as soon as it is full.
     fn gather(&mut self, mut bytes: &[u8]) -> Result<(), Halt> {
         let room = self.operands.output_block as usize;
-        while !bytes.is_empty() || self.convert.owes() {
-            let taken = self.convert.fill(bytes, &mut self.block, room);
-            bytes = bytes.get(taken..).unwrap_or_default();
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(room.saturating_sub(self.block.len())));
+            self.block.extend_from_slice(now);
+            bytes = later;
             if self.block.len() >= room {
                 let block = std::mem::take(&mut self.block);
                 self.put(&block)?;
@@ -229,21 +228,17 @@ impl<'a> Ordered<'a> {
         if let Some(byte) = self.convert.take_unpaired() {
             self.gather(&[byte])?;
         }
-        self.convert.end();
-        self.gather(&[])?;
         if !self.block.is_empty() {
             let block = std::mem::take(&mut self.block);
             self.put(&block)?;
             self.work.figures.records_out.partial += 1;
         }
-        self.work.figures.truncated = self.convert.truncated();
         self.writer.flush(&mut self.work)?;
         self.writer.input_ends_at(self.reader.moved());
         self.writer.extend(&mut self.work)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Halt> {
-        self.work.figures.truncated = self.convert.truncated();
         self.writer.write(&mut self.work, bytes, self.reader.moved())?;
         self.work.tick();
         Ok(())

@@ -19,7 +19,6 @@ pub(crate) struct Summary {
     pub(super) records_in_partial: u64,
     pub(super) records_out_full: u64,
     pub(super) records_out_partial: u64,
-    pub(super) truncated_records: u64,
     pub(super) seconds: f64,
     pub(super) bytes_per_second: f64,
     pub(super) in_flight_max: u64,

@@ -19,7 +19,6 @@ pub(super) fn figures(source: &mut Source, operands: &DdOperands, bytes: u64) ->
     Figures {
         records_in,
         records_out,
-        truncated: 0,
         bytes,
     }
 }
@@ -89,7 +88,6 @@ impl Job<'_> {
             records_in_partial: figures.records_in.partial,
             records_out_full: figures.records_out.full,
             records_out_partial: figures.records_out.partial,
-            truncated_records: figures.truncated,
             seconds,
             bytes_per_second: if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 },
             in_flight_max: if is_asynchronous {
