@@ -5,8 +5,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 
+use baio::{Config, Errno, SetupError};
 use baio_console::failure::Failure;
-use baio_engine::{Choice, Config, Engine, Errno, SetupError};
+use baio_engine::{Choice, Engine};
 
 /// Names the backend of all commands whose line leaves it open.
 const NAMED: &str = "BAIO_BACKEND";

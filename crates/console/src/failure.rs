@@ -19,8 +19,10 @@ use crate::exit_status::ExitStatus;
 use crate::json::SCHEMA_VERSION;
 use crate::printable::Printable;
 use crate::size::with_sizes;
-use crate::target::is_served;
 use crate::terminal::Terminal;
+
+/// Begins the target of a served volume.
+pub(crate) const SERVED: &str = "unix:";
 
 /// Of the one line that says what is wrong; nothing else is loud.
 const LOUD: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
@@ -88,7 +90,7 @@ impl Failure {
         error: &baio_storage::Error,
     ) -> Failure {
         let typed = typed.into();
-        if matches!(error.fault, Fault::ServiceEnded) && is_served(&typed) {
+        if matches!(error.fault, Fault::ServiceEnded) && typed.starts_with(SERVED) {
             return broker_ended(operation, typed, error);
         }
         let said = match &error.fault {

@@ -7,10 +7,9 @@ use baio_storage::segment::name::SegmentName;
 use baio_storage::{Core, Error, Identity};
 
 use crate::failure::Failure;
-use crate::target::{Served, Target, TypedTarget};
 
-/// `PATH#NAME` or `PATH#UID/NAME`, with a name that a segment can have.
-#[derive(Clone, Debug)]
+/// `PATH#NAME` or `PATH#UID/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSegment {
     /// As it was typed, for messages.
     pub typed: String,
@@ -22,83 +21,15 @@ pub struct NamedSegment {
     pub name: String,
 }
 
-/// A target, with a name that a segment can have where it is one.
-#[derive(Clone, Debug)]
-pub enum Named {
-    /// A file, a device or a whole volume.
-    File(PathBuf),
-    /// A segment of a volume.
-    Segment(NamedSegment),
-}
-
-impl Named {
-    /// What a target means. The name is checked before anything is opened: a bad one must not even raise the volume's epoch.
-    ///
-    /// # Errors
-    /// It means nothing, or two things; no segment can have this name.
-    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<Named, Failure> {
-        match Reached::resolve(command, typed)? {
-            Reached::Here(named) => Ok(named),
-            Reached::Served(_) => Err(typed.served(command)),
-        }
-    }
-}
-
-/// A target, here or behind a broker, with a name that a segment can have where it is one.
-#[derive(Clone, Debug)]
-pub enum Reached {
-    /// A file, a device, a volume, or a segment of one.
-    Here(Named),
-    /// What a broker serves.
-    Served(Served),
-}
-
-impl Reached {
-    /// What a target means, for a command that works through a broker too.
-    ///
-    /// # Errors
-    /// As [`Named::resolve`].
-    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<Reached, Failure> {
-        let meant = typed.meant(command)?;
-        let typed = typed.to_string();
-        let check = |name: &str| match SegmentName::new(name) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let error = Error::new("name", typed.clone(), error);
-                Err(Failure::from_storage(command, typed.clone(), &error))
-            }
-        };
-        match meant {
-            Target::File(path) => Ok(Reached::Here(Named::File(path))),
-            Target::Segment { volume, owner, name } => {
-                check(&name)?;
-                Ok(Reached::Here(Named::Segment(NamedSegment {
-                    typed,
-                    volume,
-                    owner,
-                    name,
-                })))
-            }
-            Target::Served(served) => {
-                served.name.as_deref().map_or(Ok(()), check)?;
-                Ok(Reached::Served(served))
-            }
-        }
-    }
+/// Can a segment have this name? It is asked before anything is opened: a bad one must not even raise the volume's epoch.
+pub(crate) fn check_name(command: &str, typed: &str, name: &str) -> Result<(), Failure> {
+    SegmentName::new(name).map(drop).map_err(|error| {
+        let error = Error::new("name", typed, error);
+        Failure::from_storage(command, typed, &error)
+    })
 }
 
 impl NamedSegment {
-    /// Resolves a target that must be a segment.
-    ///
-    /// # Errors
-    /// As [`Named::resolve`]; it is none.
-    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<NamedSegment, Failure> {
-        match Named::resolve(command, typed)? {
-            Named::File(_) => Err(typed.segment_expected(command)),
-            Named::Segment(named) => Ok(named),
-        }
-    }
-
     /// The owner's uid: the one typed, else that of whoever asks.
     pub fn owner_uid(&self, who: Identity) -> u32 {
         self.owner.unwrap_or(who.uid)

@@ -16,16 +16,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, SERVED};
+use crate::named::{NamedSegment, check_name};
 use crate::printable::readable;
-
-/// Begins the target of a served volume.
-const SERVED: &[u8] = b"unix:";
-
-/// Does this name what a broker serves?
-pub(crate) fn is_served(typed: &str) -> bool {
-    typed.as_bytes().starts_with(SERVED)
-}
 
 /// A target as it was typed, with nothing looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +30,17 @@ pub enum Target {
     /// A file, a device or a whole volume.
     File(PathBuf),
     /// A segment of a volume.
-    Segment {
-        /// The volume's file or device.
-        volume: PathBuf,
-        /// The uid of the segment's owner; `None` is the caller's own.
-        owner: Option<u32>,
-        /// Not empty and without `#` and `/`; what else makes a good name is the volume's to say.
-        name: String,
-    },
+    Segment(NamedSegment),
     /// A volume that a broker serves, or a segment of it.
+    Served(Served),
+}
+
+/// What a target that must be a whole volume means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Volume {
+    /// The one at a path.
+    Here(PathBuf),
+    /// One that a broker serves.
     Served(Served),
 }
 
@@ -78,8 +73,20 @@ impl TypedTarget {
     /// What the text means here and now, for the command `operation`.
     ///
     /// # Errors
-    /// It means nothing, or two things.
+    /// It means nothing, or two things; no segment can have this name.
     pub fn meant(&self, operation: &str) -> Result<Target, Failure> {
+        let meant = self.here(operation)?;
+        let name = match &meant {
+            Target::File(_) => None,
+            Target::Segment(segment) => Some(&segment.name),
+            Target::Served(served) => served.name.as_ref(),
+        };
+        name.map_or(Ok(()), |name| check_name(operation, &self.to_string(), name))?;
+        Ok(meant)
+    }
+
+    /// The same, whatever a segment is called.
+    fn here(&self, operation: &str) -> Result<Target, Failure> {
         self.resolve(exists_on_disk)
             .map_err(|error| error.into_failure(operation))
     }
@@ -89,15 +96,27 @@ impl TypedTarget {
     /// # Errors
     /// As [`TypedTarget::meant`]; it is a segment.
     pub fn path(&self, operation: &str) -> Result<PathBuf, Failure> {
-        match self.meant(operation)? {
+        match self.here(operation)? {
             Target::File(path) => Ok(path),
-            Target::Segment { .. } => Err(self.volume_expected(operation)),
+            Target::Segment(_) => Err(self.volume_expected(operation)),
             Target::Served(_) => Err(self.served(operation)),
         }
     }
 
+    /// The same, for a command that works on whole volumes, through a broker too.
+    ///
+    /// # Errors
+    /// As [`TypedTarget::path`].
+    pub fn volume(&self, operation: &str) -> Result<Volume, Failure> {
+        match self.here(operation)? {
+            Target::File(path) => Ok(Volume::Here(path)),
+            Target::Served(served) if served.name.is_none() => Ok(Volume::Served(served)),
+            Target::Segment(_) | Target::Served(_) => Err(self.volume_expected(operation)),
+        }
+    }
+
     /// The refusal of a segment, for a command that works on whole volumes or files.
-    pub fn volume_expected(&self, operation: &str) -> Failure {
+    fn volume_expected(&self, operation: &str) -> Failure {
         self.refused(Reason::PathExpected).into_failure(operation)
     }
 
@@ -113,7 +132,7 @@ impl TypedTarget {
         if text.is_empty() {
             return Err(refused(Reason::Empty));
         }
-        if let Some(rest) = text.strip_prefix(SERVED) {
+        if let Some(rest) = text.strip_prefix(SERVED.as_bytes()) {
             return parse_served(self.to_string(), rest)
                 .map(Target::Served)
                 .map_err(refused);
@@ -122,16 +141,16 @@ impl TypedTarget {
         let Some((volume, segment)) = split_at_last_hash(text) else {
             return Ok(Target::File(whole.to_owned()));
         };
-        let segment = parse_segment(volume, segment);
+        let segment = parse_segment(self.to_string(), volume, segment);
         match (exists(whole), segment) {
-            (true, Ok(Target::Segment { volume, name, .. })) if exists(&volume) => {
+            (true, Ok(NamedSegment { volume, name, .. })) if exists(&volume) => {
                 Err(refused(Reason::TwoReadings { volume, name }))
             }
             (true, _) => Ok(Target::File(whole.to_owned())),
-            (false, Ok(Target::Segment { volume, .. })) if hides_a_volume(&volume, &exists) => {
+            (false, Ok(NamedSegment { volume, .. })) if hides_a_volume(&volume, &exists) => {
                 Err(refused(Reason::HashInName { volume }))
             }
-            (false, segment) => segment.map_err(refused),
+            (false, segment) => segment.map(Target::Segment).map_err(refused),
         }
     }
 
@@ -174,28 +193,28 @@ fn hides_a_volume(path: &Path, exists: impl Fn(&Path) -> bool) -> bool {
 
 /// Reads `SOCKET[#[UID/]SEGMENT]`.
 fn parse_served(typed: String, text: &[u8]) -> Result<Served, Reason> {
-    let (socket, segment) = match split_at_last_hash(text) {
-        Some((socket, segment)) => (socket, Some(parse_segment(socket, segment)?)),
-        None => (text, None),
-    };
-    if socket.is_empty() {
+    if let Some((socket, segment)) = split_at_last_hash(text) {
+        let segment = parse_segment(typed, socket, segment)?;
+        return Ok(Served {
+            typed: segment.typed,
+            socket: segment.volume,
+            owner: segment.owner,
+            name: Some(segment.name),
+        });
+    }
+    if text.is_empty() {
         return Err(Reason::NoSocket);
     }
-    let (owner, name) = match segment {
-        Some(Target::Segment { owner, name, .. }) => (owner, Some(name)),
-        _ => (None, None),
-    };
-    let socket = PathBuf::from(OsStr::from_bytes(socket));
     Ok(Served {
         typed,
-        socket,
-        owner,
-        name,
+        socket: PathBuf::from(OsStr::from_bytes(text)),
+        owner: None,
+        name: None,
     })
 }
 
 /// Reads `[UID/]SEGMENT` behind the volume's path.
-fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
+fn parse_segment(typed: String, volume: &[u8], segment: &[u8]) -> Result<NamedSegment, Reason> {
     if volume.is_empty() {
         return Err(Reason::NoVolume);
     }
@@ -213,7 +232,8 @@ fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
     if name.contains('/') {
         return Err(Reason::BadName);
     }
-    Ok(Target::Segment {
+    Ok(NamedSegment {
+        typed,
         volume: PathBuf::from(OsStr::from_bytes(volume)),
         owner,
         name: name.to_owned(),
@@ -357,12 +377,18 @@ mod tests {
         Ok(Target::File(PathBuf::from(path)))
     }
 
+    /// The segment that a text names, where nothing exists.
     fn segment(volume: &str, owner: Option<u32>, name: &str) -> Result<Target, TargetError> {
-        Ok(Target::Segment {
+        let typed = match owner {
+            Some(owner) => format!("{volume}#{owner}/{name}"),
+            None => format!("{volume}#{name}"),
+        };
+        Ok(Target::Segment(NamedSegment {
+            typed,
             volume: PathBuf::from(volume),
             owner,
             name: name.to_owned(),
-        })
+        }))
     }
 
     fn reason(text: &str, files: &[&str]) -> Reason {

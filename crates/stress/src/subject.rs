@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use baio::Local;
 use baio_console::failure::Failure;
-use baio_console::named::{Named, NamedSegment};
+use baio_console::named::NamedSegment;
 use baio_console::size::format_size;
-use baio_console::target::TypedTarget;
+use baio_console::target::{Target as Meant, TypedTarget};
 use baio_engine::{Caching, Create, Descriptions, Durability, File, Memory, Open, Wait};
 use baio_storage::{Core, Error, Fault, Identity};
 
@@ -106,9 +106,10 @@ impl Ground {
                 .needing("at least one block")
                 .cured_by("choose a larger one, or leave it out"));
         }
-        match Named::resolve(wish.command, wish.target)? {
-            Named::File(path) => of_file(wish, &path),
-            Named::Segment(named) => of_segment(wish, &named),
+        match wish.target.meant(wish.command)? {
+            Meant::File(path) => of_file(wish, &path),
+            Meant::Segment(named) => of_segment(wish, &named),
+            Meant::Served(_) => Err(wish.target.served(wish.command)),
         }
     }
 

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use baio::Link;
+use baio::{CheckReport, Link, Repair};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::named::Reached;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::progress::{Progress, Unit};
-use baio_storage::{CheckReport, Repair};
+use baio_console::target::Volume;
 use serde::Serialize;
 
 use crate::command::served;
@@ -44,15 +43,14 @@ struct Problem {
 
 /// Checks, and tells.
 pub(crate) fn run(args: CheckArgs) -> Result<Checked, Failure> {
-    if let Reached::Served(served) = Reached::resolve("check", &args.path)? {
+    let path = match args.path.volume("check")? {
+        Volume::Here(path) => path,
         // What is in use is not repaired.
-        if args.repair {
-            return Err(args.path.served("check --repair"));
+        Volume::Served(_) if args.repair => return Err(args.path.served("check --repair")),
+        Volume::Served(served) => {
+            return served::ask("check", &served, |link| link.check().wait()).map(Checked::from);
         }
-        let served = served::volume("check", &args.path, served)?;
-        return served::ask("check", &served, |link| link.check().wait()).map(Checked::from);
-    }
-    let path = args.path.path("check")?;
+    };
     let mut shown = Progress::new("check", Unit::Things("buckets"));
     let checked = baio_storage::check(&path, args.repair, &mut |progress| {
         shown.reach(progress.buckets_done, progress.buckets);

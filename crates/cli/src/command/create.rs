@@ -3,10 +3,9 @@
 //! What can be refused is refused by looking only: opening a volume to write raises its epoch, and a create that
 //! cannot be shall not change a byte. Whoever gets in between is caught by the volume itself.
 
-use baio::Link;
+use baio::{Core, CreateOptions, Error, Fault, Identity, Link, Zeroing};
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
-use baio_storage::{Core, CreateOptions, Error, Fault, Identity, Zeroing};
 
 use crate::command::making;
 use crate::command::served::SegmentTarget;
@@ -66,7 +65,7 @@ fn one_owner(target: &str, typed: Option<u32>, option: Option<u32>) -> Result<Op
     }
 }
 
-fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &CreateArgs) -> baio_storage::Result<()> {
+fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &CreateArgs) -> baio::Result<()> {
     let size = args.size.bytes();
     let refused = |fault| Err(Error::new("create", named.typed.clone(), fault));
     if !who.acts_for(owner_uid) {

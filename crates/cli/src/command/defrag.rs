@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use baio::Link;
+use baio::{DefragReport, Identity, Link};
 use baio_console::failure::Failure;
-use baio_console::named::{Reached, with_volume};
+use baio_console::named::with_volume;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::progress::{Progress, Unit};
 use baio_console::size::format_size;
-use baio_storage::{DefragReport, Identity};
+use baio_console::target::Volume;
 use serde::Serialize;
 
 use crate::command::served;
@@ -38,11 +38,12 @@ struct Unmoved {
 
 /// Packs, and shows what has come of it.
 pub(crate) fn run(args: DefragArgs) -> Result<Packed, Failure> {
-    if let Reached::Served(served) = Reached::resolve("defrag", &args.path)? {
-        let served = served::volume("defrag", &args.path, served)?;
-        return served::ask("defrag", &served, |link| link.defrag().wait()).map(Packed::from);
-    }
-    let path = args.path.path("defrag")?;
+    let path = match args.path.volume("defrag")? {
+        Volume::Here(path) => path,
+        Volume::Served(served) => {
+            return served::ask("defrag", &served, |link| link.defrag().wait()).map(Packed::from);
+        }
+    };
     let report = pack(&path).map_err(|error| Failure::from_storage("defrag", args.path.to_string(), &error))?;
     Ok(Packed::from(report))
 }
@@ -70,7 +71,7 @@ impl From<DefragReport> for Packed {
     }
 }
 
-fn pack(path: &Path) -> baio_storage::Result<DefragReport> {
+fn pack(path: &Path) -> baio::Result<DefragReport> {
     let mut shown = Progress::new("defrag", Unit::Things("segments"));
     with_volume(path, |core| {
         core.defrag(Identity::effective(), &mut |progress| {

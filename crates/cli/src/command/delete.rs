@@ -1,8 +1,7 @@
 //! `baio delete`: removes a segment.
 
-use baio::Link;
+use baio::{Identity, Link};
 use baio_console::failure::Failure;
-use baio_storage::Identity;
 
 use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;

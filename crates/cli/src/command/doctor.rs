@@ -68,7 +68,7 @@ pub(crate) struct Diagnosis {
 /// Looks around.
 pub(crate) fn run(args: DoctorArgs) -> Result<Diagnosis, Failure> {
     let mut engine = backends::start_best().map_err(|error| {
-        let error = baio_storage::Error::new("start", "the engine", error);
+        let error = baio::Error::new("start", "the engine", error);
         Failure::from_storage("doctor", "the engine", &error)
     })?;
     // Before anything else takes its share of what is counted there.

@@ -4,9 +4,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use baio::{Core, Format};
 use baio_console::failure::Failure;
 use baio_console::size::format_size;
-use baio_storage::{Core, Format};
 
 use crate::command::exposed::exposed;
 use crate::command::shown::Volume;

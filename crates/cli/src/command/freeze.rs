@@ -6,16 +6,15 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use baio::{FrozenVolume, Link, Remote};
+use baio::{Core, Error, FrozenVolume, Link, Remote};
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
-use baio_console::named::Reached;
 use baio_console::output::Output;
-use baio_console::target::TypedTarget;
-use baio_storage::{Core, Error, StillVolume};
+use baio_console::target::{TypedTarget, Volume};
+use baio_storage::StillVolume;
 use clap::Args;
 
-use crate::command::{child, served};
+use crate::command::child;
 
 /// `baio freeze`
 #[derive(Debug, Args)]
@@ -69,13 +68,14 @@ pub(crate) fn run(args: &FreezeArgs, output: Output) -> ExitCode {
 
 fn freeze(typed: &TypedTarget) -> Result<Still, Failure> {
     let told = |error: Error| Failure::from_storage("freeze", typed.to_string(), &error);
-    if let Reached::Served(served) = Reached::resolve("freeze", typed)? {
-        let served = served::volume("freeze", typed, served)?;
-        let link = Remote::connect(&served.socket).map_err(told)?;
-        let frozen = link.freeze().wait().map_err(told)?;
-        return Ok(Still::Served(link, frozen));
-    }
-    let path = typed.path("freeze")?;
+    let path = match typed.volume("freeze")? {
+        Volume::Here(path) => path,
+        Volume::Served(served) => {
+            let link = Remote::connect(&served.socket).map_err(told)?;
+            let frozen = link.freeze().wait().map_err(told)?;
+            return Ok(Still::Served(link, frozen));
+        }
+    };
     let kept = Core::keep_still(&path).map_err(|error| {
         let failure = told(error.clone());
         match error.code() {

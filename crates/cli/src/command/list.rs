@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use baio::Link;
+use baio::{Core, Identity, Link};
 use baio_console::failure::Failure;
-use baio_console::named::Reached;
 use baio_console::output::Answer;
-use baio_storage::{Core, Identity};
+use baio_console::target::Volume;
 use serde::Serialize;
 
 use crate::command::served;
@@ -24,16 +23,15 @@ pub(crate) struct Listed {
 
 /// Lists.
 pub(crate) fn run(args: ListArgs) -> Result<Listed, Failure> {
-    let path = match Reached::resolve("list", &args.path)? {
-        Reached::Served(served) => {
-            let served = served::volume("list", &args.path, served)?;
+    let path = match args.path.volume("list")? {
+        Volume::Here(path) => path,
+        Volume::Served(served) => {
             let segments = served::ask("list", &served, |link| link.list().wait())?;
             return Ok(Listed {
                 segments: segments.into_iter().map(Segment::served).collect(),
                 torn: false,
             });
         }
-        Reached::Here(_) => args.path.path("list")?,
     };
     let seen = Core::inspect_beside(&path, Identity::effective());
     let seen = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;

@@ -1,10 +1,10 @@
 //! A change of a segment that may take long, because blocks are zeroed or moved: run to its end, and shown meanwhile; and what is
 //! said of its size.
 
+use baio::{Core, Error, Fault, Result, SegmentInfo, Wait};
 use baio_console::diagnostics;
 use baio_console::progress::{Progress, Unit};
-use baio_engine::Wait;
-use baio_storage::{Answer, Core, Error, Fault, OperationId, Progress as Reached, Result, SegmentInfo};
+use baio_storage::{Answer, OperationId, Progress as Reached};
 
 /// Turns the core until an operation that answers with its segment has ended; `what` is what the terminal calls it.
 pub(super) fn ended(core: &mut Core, operation: OperationId, what: &str) -> Result<SegmentInfo> {

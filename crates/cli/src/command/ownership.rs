@@ -1,9 +1,8 @@
 //! `baio chmod` and `baio chown`: who may do what with a segment, and whose it is.
 
-use baio::Link;
+use baio::{Identity, Link, OwnershipChange};
 use baio_console::failure::Failure;
 use baio_console::target::TypedTarget;
-use baio_storage::{Identity, OwnershipChange};
 
 use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;

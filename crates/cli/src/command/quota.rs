@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use baio::Link;
+use baio::{Account, Core, EVERYBODY_ELSE, Identity, Limits, Link};
 use baio_console::failure::Failure;
-use baio_console::named::{Reached, with_volume};
+use baio_console::named::with_volume;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_storage::{Account, Core, EVERYBODY_ELSE, Identity, Limits};
+use baio_console::target::{Served, Volume};
 use serde::Serialize;
 
 use crate::command::served;
@@ -26,20 +26,10 @@ pub(crate) struct Quota {
 
 /// Shows, or sets and shows.
 pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
-    if let Reached::Served(served) = Reached::resolve("quota", &args.path)? {
-        let served = served::volume("quota", &args.path, served)?;
-        let (account, block_size) = served::ask("quota", &served, |link| {
-            let block_size = link.info().wait()?.block_size;
-            let before = link.quota(args.uid).wait()?;
-            let account = match args.blocks.is_none() && args.segments.is_none() {
-                true => before,
-                false => link.set_quota(args.uid, limits(&before, block_size, &args)).wait()?,
-            };
-            Ok((account, block_size))
-        })?;
-        return Ok(shown(args.uid, account, block_size));
-    }
-    let path = args.path.path("quota")?;
+    let path = match args.path.volume("quota")? {
+        Volume::Here(path) => path,
+        Volume::Served(served) => return serve(&args, &served),
+    };
     let who = Identity::effective();
     let told = if args.blocks.is_none() && args.segments.is_none() {
         Core::inspect_quota(&path, who, args.uid)
@@ -47,6 +37,19 @@ pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
         set(&path, who, &args)
     };
     let (account, block_size) = told.map_err(|error| Failure::from_storage("quota", args.path.to_string(), &error))?;
+    Ok(shown(args.uid, account, block_size))
+}
+
+fn serve(args: &QuotaArgs, served: &Served) -> Result<Quota, Failure> {
+    let (account, block_size) = served::ask("quota", served, |link| {
+        let block_size = link.info().wait()?.block_size;
+        let before = link.quota(args.uid).wait()?;
+        let account = match args.blocks.is_none() && args.segments.is_none() {
+            true => before,
+            false => link.set_quota(args.uid, limits(&before, block_size, args)).wait()?,
+        };
+        Ok((account, block_size))
+    })?;
     Ok(shown(args.uid, account, block_size))
 }
 
@@ -72,7 +75,7 @@ fn limits(before: &Account, block_size: u32, args: &QuotaArgs) -> Limits {
     }
 }
 
-fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio_storage::Result<(Account, u32)> {
+fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio::Result<(Account, u32)> {
     let (before, block_size) = Core::inspect_quota(path, who, args.uid)?;
     let limits = limits(&before, block_size, args);
     let account = with_volume(path, |core| core.set_quota(who, args.uid, limits))?;

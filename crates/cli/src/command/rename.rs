@@ -1,9 +1,8 @@
 //! `baio rename`: gives a segment another name.
 
-use baio::Link;
+use baio::{Error, Identity, Link};
 use baio_console::failure::Failure;
 use baio_storage::segment::name::SegmentName;
-use baio_storage::{Error, Identity};
 
 use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use baio::Link;
+use baio::{Core, Identity, Link, ResizeOptions, VolumeInfo};
 use baio_console::failure::Failure;
-use baio_console::named::{Named, Reached, with_volume};
-use baio_storage::{Core, Identity, ResizeOptions, VolumeInfo};
+use baio_console::named::with_volume;
+use baio_console::target::Target;
 
 use crate::command::making;
 use crate::command::served::SegmentTarget;
@@ -15,13 +15,10 @@ use crate::command::volume_args::ResizeArgs;
 /// Resizes, and shows what it resized.
 pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
     let who = Identity::effective();
-    let named = match Reached::resolve("resize", &args.target)? {
-        Reached::Here(named) => named,
-        Reached::Served(served) if served.name.is_none() => return Err(args.target.served("resize")),
-        Reached::Served(_) => return serve(&args),
-    };
-    match named {
-        Named::File(path) => {
+    match args.target.meant("resize")? {
+        Target::Served(served) if served.name.is_none() => Err(args.target.served("resize")),
+        Target::Served(_) => serve(&args),
+        Target::File(path) => {
             let typed = args.target.to_string();
             if args.reserve.is_some() {
                 return Err(Failure::usage("resize", "a volume has no reserve")
@@ -33,7 +30,7 @@ pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
             let info = resized.map_err(|error| Failure::from_storage("resize", typed, &error))?;
             Ok(Shown::Volume(info.into()))
         }
-        Named::Segment(named) => {
+        Target::Segment(named) => {
             named.look_first("resize", who)?;
             let options = options(&args);
             let resized = named.with_volume("resize", |core| {
@@ -68,7 +65,7 @@ fn serve(args: &ResizeArgs) -> Result<Shown, Failure> {
     Ok(Shown::Segment(Segment::served(resized)))
 }
 
-fn resize_volume(path: &Path, who: Identity, size_bytes: u64) -> baio_storage::Result<VolumeInfo> {
+fn resize_volume(path: &Path, who: Identity, size_bytes: u64) -> baio::Result<VolumeInfo> {
     with_volume(path, |core| core.resize_volume(who, size_bytes))?;
     // As it is now, closed, and not as it was when it had grown.
     Core::inspect_volume(path)

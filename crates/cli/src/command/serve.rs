@@ -22,6 +22,7 @@ pub(crate) mod status;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use baio::{CacheConfig, Config, Core, Error, SetupError};
 use baio_broker::host::{Broker, Listener, Options};
 use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
@@ -31,9 +32,7 @@ use baio_console::output::{Answer, Output};
 use baio_console::printable::{Printable, readable};
 use baio_console::size::Size;
 use baio_console::target::TypedTarget;
-use baio_engine::{Choice, Config, SetupError};
-use baio_storage::cache::CacheConfig;
-use baio_storage::{Core, Error};
+use baio_engine::Choice;
 use baio_words::session::NAME_MAX;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

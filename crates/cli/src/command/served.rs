@@ -2,12 +2,11 @@
 //!
 //! Nothing is looked at first, as it is with a volume of this machine: the broker refuses without a change.
 
-use baio::{Link, Remote};
+use baio::{Error, Fault, Link, Remote, SegmentInfo};
 use baio_console::failure::Failure;
-use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::named::NamedSegment;
 use baio_console::progress::Progress;
-use baio_console::target::{Served, TypedTarget};
-use baio_storage::{Error, Fault, SegmentInfo};
+use baio_console::target::{Served, Target, TypedTarget};
 
 /// A segment, here or behind a broker.
 pub(crate) enum SegmentTarget {
@@ -27,13 +26,13 @@ pub(crate) struct ServedSegment {
 impl SegmentTarget {
     /// A target that must be a segment.
     pub(crate) fn resolve(command: &'static str, typed: &TypedTarget) -> Result<SegmentTarget, Failure> {
-        match Reached::resolve(command, typed)? {
-            Reached::Here(Named::Segment(named)) => Ok(SegmentTarget::Here(named)),
-            Reached::Served(mut served) if served.name.is_some() => {
-                let name = served.name.take().unwrap_or_default();
-                Ok(SegmentTarget::Served(ServedSegment { served, name }))
-            }
-            Reached::Here(Named::File(_)) | Reached::Served(_) => Err(typed.segment_expected(command)),
+        match typed.meant(command)? {
+            Target::Segment(named) => Ok(SegmentTarget::Here(named)),
+            Target::Served(mut served) => match served.name.take() {
+                Some(name) => Ok(SegmentTarget::Served(ServedSegment { served, name })),
+                None => Err(typed.segment_expected(command)),
+            },
+            Target::File(_) => Err(typed.segment_expected(command)),
         }
     }
 }
@@ -92,12 +91,4 @@ pub(crate) fn ask<T>(
     // What was asked is done; a broker that ends now took nothing back.
     let _ = link.close();
     Ok(answer)
-}
-
-/// The volume of a target that must be no segment of it.
-pub(crate) fn volume(command: &'static str, typed: &TypedTarget, served: Served) -> Result<Served, Failure> {
-    match served.name {
-        None => Ok(served),
-        Some(_) => Err(typed.volume_expected(command)),
-    }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use baio::{Account, InUse, SegmentInfo, Sight, VolumeInfo, VolumeView};
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_storage::{Account, InUse, NO_GROUP, SegmentInfo, Sight, VolumeInfo, VolumeView};
+use baio_storage::NO_GROUP;
 use serde::Serialize;
 
 /// A segment, as `list`, `stat`, `create` and `delete` show it.

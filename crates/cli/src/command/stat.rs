@@ -1,10 +1,8 @@
 //! `baio stat`: one segment, or the volume itself, also while it is in use. Writes nothing.
 
-use baio::Link;
+use baio::{Core, Identity, Link};
 use baio_console::failure::Failure;
-use baio_console::named::{Named, Reached};
-use baio_console::target::Served;
-use baio_storage::{Core, Identity};
+use baio_console::target::{Served, Target};
 
 use crate::command::served;
 use crate::command::shown::{Looked, Segment, Shown, Volume};
@@ -13,17 +11,14 @@ use crate::command::volume_args::StatArgs;
 /// Looks.
 pub(crate) fn run(args: StatArgs) -> Result<Looked, Failure> {
     let who = Identity::effective();
-    let named = match Reached::resolve("stat", &args.target)? {
-        Reached::Here(named) => named,
-        Reached::Served(served) => return serve(&served),
-    };
-    match named {
-        Named::File(path) => {
+    match args.target.meant("stat")? {
+        Target::Served(served) => serve(&served),
+        Target::File(path) => {
             let seen = Core::inspect_view_beside(&path, who);
             let seen = seen.map_err(|error| Failure::from_storage("stat", args.target.to_string(), &error))?;
             Ok(Looked::new(Shown::Volume(seen.found.into()), seen.torn))
         }
-        Named::Segment(named) => {
+        Target::Segment(named) => {
             let seen = Core::inspect_segment_beside(&named.volume, who, named.owner_uid(who), &named.name);
             let seen = named.told("stat", seen)?;
             Ok(Looked::new(Shown::Segment(seen.found.into()), seen.torn))

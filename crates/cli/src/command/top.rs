@@ -17,13 +17,10 @@ use std::time::{Duration, Instant};
 use baio::{Link, Remote};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::named::Reached;
 use baio_console::output::{Answer, Output, write_out};
 use baio_console::printable::readable;
-use baio_console::target::TypedTarget;
+use baio_console::target::{TypedTarget, Volume};
 use clap::Args;
-
-use crate::command::served;
 
 use rates::{Look, View};
 
@@ -72,9 +69,9 @@ impl TopArgs {
             (None, Some(path)) => return Ok(path.clone()),
             (None, None) => return Err(Failure::usage("top", "a broker is missing")),
         };
-        match Reached::resolve("top", typed)? {
-            Reached::Served(served) => served::volume("top", typed, served).map(|served| served.socket),
-            Reached::Here(_) => Err(Failure::usage("top", "this is no broker")
+        match typed.volume("top")? {
+            Volume::Served(served) => Ok(served.socket),
+            Volume::Here(_) => Err(Failure::usage("top", "this is no broker")
                 .on(typed.to_string())
                 .needing("unix:SOCKET, where one serves")
                 .cured_by("write unix: before its socket, or start one (`baio serve`)")),

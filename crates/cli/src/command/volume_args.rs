@@ -1,8 +1,8 @@
 //! The arguments of the commands on volumes and segments, as typed.
 
+use baio::EVERYBODY_ELSE;
 use baio_console::size::Size;
 use baio_console::target::{TypedTarget, parse_uid};
-use baio_storage::EVERYBODY_ELSE;
 use clap::{Args, ValueEnum};
 
 /// `baio format`

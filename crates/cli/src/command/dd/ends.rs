@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::named::NamedSegment;
 use baio_console::printable::readable;
-use baio_console::target::{Served, TypedTarget};
+use baio_console::target::{Served, Target, TypedTarget};
 use baio_engine::{Config, Durability, Errno, Kind};
 use baio_storage::{Access, Fault, Handle, Identity, Mode};
 
@@ -328,10 +328,10 @@ fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Typed,
     let Some(typed) = typed else {
         return Ok(Typed::Standard(standard));
     };
-    Ok(match Reached::resolve("dd", typed)? {
-        Reached::Here(Named::File(path)) => Typed::File(path),
-        Reached::Here(Named::Segment(segment)) => Typed::Segment(segment),
-        Reached::Served(mut served) => match served.name.take() {
+    Ok(match typed.meant("dd")? {
+        Target::File(path) => Typed::File(path),
+        Target::Segment(segment) => Typed::Segment(segment),
+        Target::Served(mut served) => match served.name.take() {
             Some(name) => Typed::Served(served, name),
             None => return Err(typed.segment_expected("dd")),
         },

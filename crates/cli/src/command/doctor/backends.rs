@@ -3,8 +3,9 @@
 //! The one that `Auto` takes is kept; what it tried before and did not take is not tried again, because a ring just closed
 //! still counts against the limit on locked memory for a moment.
 
+use baio::{Config, SetupError};
 use baio_console::output::Table;
-use baio_engine::{Choice, Config, Engine, Explain, Rejected, SetupError};
+use baio_engine::{Choice, Engine, Explain, Rejected};
 use serde::Serialize;
 
 use super::system::System;

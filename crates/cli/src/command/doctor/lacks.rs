@@ -1,8 +1,8 @@
 //! What a newer kernel would give: the lines of the engine's table (`baio_engine::kernel`) that were found lacking while all else was
 //! looked at.
 
+use baio::Region;
 use baio_console::output::Table;
-use baio_engine::Region;
 use baio_engine::kernel;
 use serde::Serialize;
 

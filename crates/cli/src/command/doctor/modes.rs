@@ -7,10 +7,11 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use baio::{Caching, Durability, Errno};
 use baio_console::mount::Mount;
 use baio_console::output::Table;
 use baio_engine::kernel::{self, Feature};
-use baio_engine::{Caching, Durability, DurableBy, Engine, Errno, Error, File, Kind, Open, Policy, Request};
+use baio_engine::{DurableBy, Engine, Error, File, Kind, Open, Policy, Request};
 use rustix::fs::{Advice, IFlags, Mode as FileMode, OFlags};
 use serde::Serialize;
 

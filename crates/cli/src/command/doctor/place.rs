@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use baio::{Caching, Core, Errno, Error, Fault, Identity, SetupError};
 use baio_console::device::Device;
 use baio_console::failure::Failure;
 use baio_console::mount::Mount;
@@ -14,8 +15,7 @@ use baio_console::output::Table;
 use baio_console::printable::readable;
 use baio_console::size::format_size;
 use baio_engine::kernel::{self, Feature};
-use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
-use baio_storage::{Core, Error, Fault, Identity};
+use baio_engine::{DurableBy, Engine, File, Kind, Open};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
 use serde::Serialize;
 

@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::Path;
 
+use baio::Config;
 use baio_console::output::Table;
 use baio_console::size::format_size;
-use baio_engine::Config;
 use baio_engine::kernel::Feature;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;

@@ -9,13 +9,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use baio::{Access, Link, Remote, Segment};
+use baio::{
+    Access, Core, Errno, Identity, InUse, Link, LogError, LogOptions, Memory, Recovered, Remote, Segment, SegmentInfo,
+};
 use baio_console::failure::Failure;
-use baio_console::named::{Named, NamedSegment, Reached};
-use baio_console::target::{Served, TypedTarget};
-use baio_engine::{Arena, Errno, Memory};
-use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Recovered};
-use baio_storage::{Core, Identity, InUse, SegmentInfo};
+use baio_console::named::NamedSegment;
+use baio_console::target::{Served, Target, TypedTarget};
+use baio_engine::Arena;
+use baio_storage::log::{LogAnswer, LogIoKind, LogPart, LogRequest};
 
 /// Records that cannot be read as one are read in pieces of so many bytes.
 const PIECE: usize = 512;
@@ -48,10 +49,10 @@ const FAR_BYTES: usize = 128 << 10;
 impl Area {
     /// Finds and opens it.
     pub(super) fn open(typed: &TypedTarget) -> Result<Area, Failure> {
-        match Reached::resolve("log", typed)? {
-            Reached::Here(Named::File(path)) => Area::of_file(&path, typed.to_string()),
-            Reached::Here(Named::Segment(named)) => Area::of_segment(named),
-            Reached::Served(served) => match &served.name {
+        match typed.meant("log")? {
+            Target::File(path) => Area::of_file(&path, typed.to_string()),
+            Target::Segment(named) => Area::of_segment(named),
+            Target::Served(served) => match &served.name {
                 Some(name) => Area::of_served(&served, name),
                 None => Err(typed.segment_expected("log")),
             },

@@ -14,14 +14,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use baio::{Error, LogError, LogUsage, Lsn, Recovered};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
 use baio_console::target::TypedTarget;
 use baio_engine::Arena;
-use baio_storage::Error;
-use baio_storage::log::{LogAnswer, LogError, LogPart, LogRequest, LogUsage, Lsn, RecordReader, Recovered};
+use baio_storage::log::{LogAnswer, LogPart, LogRequest, RecordReader};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 

@@ -14,11 +14,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use baio::Limits;
 use baio_broker::host::{May, Rules, Whom};
 use baio_console::failure::Failure;
 use baio_console::printable::{Printable, readable};
 use baio_console::size::Size;
-use baio_storage::Limits;
 
 /// No file of rules is longer.
 const BYTES_MAX: u64 = 1 << 20;

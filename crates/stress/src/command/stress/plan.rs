@@ -8,9 +8,9 @@ use std::time::Duration;
 use baio::{Access, Link, Remote};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::named::NamedSegment;
 use baio_console::size::format_size;
-use baio_console::target::Served;
+use baio_console::target::{Served, Target as Meant};
 use baio_storage::{Core, Identity};
 
 use super::args::StressArgs;
@@ -45,10 +45,10 @@ pub(crate) struct Plan {
 /// Makes the plan.
 pub(crate) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     check(args)?;
-    match Reached::resolve(COMMAND, &args.target)? {
-        Reached::Here(Named::File(path)) => plan_files(args, &path),
-        Reached::Here(Named::Segment(named)) => plan_segment(args, &named),
-        Reached::Served(served) => plan_served(args, &served),
+    match args.target.meant(COMMAND)? {
+        Meant::File(path) => plan_files(args, &path),
+        Meant::Segment(named) => plan_segment(args, &named),
+        Meant::Served(served) => plan_served(args, &served),
     }
 }
 
