@@ -19,9 +19,9 @@ mod words;
 
 use std::ffi::OsStr;
 
+use baio::Mode;
 use baio_console::target::TypedTarget;
 use baio_engine::Choice;
-use baio_storage::Mode;
 
 pub(crate) use words::OperandError;
 
@@ -92,15 +92,13 @@ impl DdOperands {
         self.seek.bytes(self.output_block)
     }
 
-    /// Does more than the bytes themselves tell how they are read and written: blocks of two sizes, conversions, or what is to
-    /// happen when a read fails?
-    pub(crate) fn need_order(&self) -> bool {
+    /// Are the bytes to be taken in order: for blocks of two sizes, conversions, or what is to happen when a read fails?
+    pub(crate) fn take_in_order(&self) -> bool {
         self.block_size != self.output_block
             || self.conversion != Conversion::default()
             || self.pads
             || self.noerror
             || self.sparse
-            || self.output_flags.append
     }
 }
 

@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use baio::Mode;
 use baio_console::memory_limit::Room;
 use baio_console::target::TypedTarget;
 use baio_engine::Choice;
-use baio_storage::Mode;
 
 use super::number::{self, NUMBER_MAX, Number};
 use super::words::{self, OperandError};

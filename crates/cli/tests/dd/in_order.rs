@@ -315,8 +315,7 @@ fn standard_streams_are_left_where_the_copy_ends() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Reads take more than a record, and the next one is under way before it is asked for: where records end on their borders and where they do
-/// not, nobody can tell.
+/// Reads take more than a record, and go on beside the writes: where records end on their borders and where they do not, nobody can tell.
 #[test]
 fn what_is_read_ahead() {
     let place = Place::new();
@@ -355,10 +354,10 @@ fn what_is_read_ahead() {
         let line = format!("dd --json if=long of=out bs=1000 conv=swab {more}");
         place.baio(&line).succeeds().json()
     };
-    for (backend, under_way) in [("threads", 2), ("auto", 2), ("sync", 1)] {
+    for backend in ["threads", "auto", "sync"] {
         let told = told(&format!("backend={backend}"));
-        let under_way = if told["backend"] == "sync" { 1 } else { under_way };
-        assert_eq!(told["in_flight_max"], under_way, "{told}");
+        let under_way = if told["backend"] == "sync" { 1..=1 } else { 2..=9 };
+        assert!(under_way.contains(&told["in_flight_max"].as_u64().unwrap()), "{told}");
     }
     // The last record that `count=` allows ends what is read ahead.
     for (count, reads) in [(262, 1), (263, 2), (524, 2)] {

@@ -1,33 +1,32 @@
-//! The copy itself: pieces are read and written at the same time, each in a slot of its own.
+//! The copy itself: pieces are read and written, each in a slot of its own. Where nobody can see the order there are `iodepth=` of them; where
+//! somebody can there is one.
 //!
 //! ```text
-//! feed:     free slots begin to read the pieces that the plan, or the stream, gives
+//! feed:     free slots begin to read the pieces that the plan gives, or to write those of the stream
 //! outcomes: each moves its slot on: read, write (see `slots.rs`)
 //! turn:     everything queued goes to the kernel in one call, which sleeps until something has ended
 //! ```
 //!
 //! What a read that has ended means stands in `copy/reading.rs`; what a piece has to go through until it is written, in
-//! `copy/writing.rs`.
+//! `copy/writing.rs`; what is heard and waited for meanwhile, in `copy/hearing.rs`.
 
+mod hearing;
 mod reading;
 mod writing;
 
 use std::collections::BTreeMap;
 
+use baio::{Buffer, Durability, Mode, Outcome, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
-use baio_engine::{Buffer, Durability};
-use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
 
 use super::cores::Cores;
 use super::ends::{End, Ends};
-use super::frame::{Range, ReadFrame};
-use super::plan::{Piece, Plan};
+use super::plan::Plan;
 use super::progress::Progress;
 use super::signals::Signals;
 use super::slots::{Slots, State};
 use super::stream::Stream;
 use super::summary::{Meter, Part};
-use super::tally;
 use super::verify::Sums;
 use crate::operands::DdOperands;
 
@@ -38,8 +37,8 @@ const STREAM: u64 = u64::MAX;
 pub(super) enum Source {
     /// An input that can be read at any offset.
     Anywhere(Plan),
-    /// An input that comes in order.
-    InOrder(Stream),
+    /// An input that is taken in order.
+    InOrder(Box<Stream>),
 }
 
 /// A copy under way.
@@ -48,9 +47,12 @@ pub(super) struct Copy<'a> {
     operands: &'a DdOperands,
     input: &'a End,
     output: &'a End,
+    meter: &'a mut Meter,
+    signals: &'a Signals,
     source: Source,
     slots: Slots,
-    buffer_bytes: usize,
+    /// Of each buffer that is read into.
+    read_bytes: usize,
     /// Pieces that wait to be written in order, by position.
     ready: BTreeMap<u64, usize>,
     /// Where the next write of an output in order begins, or the next one that is hashed; `None` while one is under way.
@@ -88,16 +90,19 @@ impl<'a> Copy<'a> {
         ends: &'a Ends,
         operands: &'a DdOperands,
         source: Source,
-        (depth, buffer_bytes): (usize, usize),
+        (slots, read_bytes): (usize, usize),
+        (meter, signals): (&'a mut Meter, &'a Signals),
     ) -> Copy<'a> {
         Copy {
             cores,
             operands,
             input: &ends.input,
             output: &ends.output,
+            meter,
+            signals,
             source,
-            slots: Slots::new(depth),
-            buffer_bytes,
+            slots: Slots::new(slots),
+            read_bytes,
             ready: BTreeMap::new(),
             next_write: Some(0),
             reading: 0,
@@ -116,17 +121,16 @@ impl<'a> Copy<'a> {
     ///
     /// # Errors
     /// Only what leaves no way to go on; all else is told by the outcome.
-    pub(super) fn run(mut self, meter: &mut Meter, signals: &Signals) -> Result<Copied, Failure> {
+    pub(super) fn run(mut self) -> Result<Copied, Failure> {
         loop {
-            self.heed(meter, signals);
-            self.feed()?;
-            let mut moved = false;
+            self.heed();
+            let mut moved = self.feed()?;
             while let Some(outcome) = self.cores.next_outcome() {
                 moved = true;
                 self.in_flight -= 1;
                 self.ended(outcome)?;
             }
-            meter.tick(self.progress.written());
+            self.meter.tick(self.progress.written());
             if moved {
                 continue;
             }
@@ -152,76 +156,25 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// Does what signals have asked for meanwhile.
-    fn heed(&mut self, meter: &mut Meter, signals: &Signals) {
-        while signals.take_asked() {
-            let figures = tally::figures(&mut self.source, self.operands, self.progress.written());
-            meter.finish();
-            figures.print(self.operands.status, meter.elapsed().as_secs_f64());
-        }
-        if signals.interrupted() && !self.interrupted {
-            self.interrupted = true;
-            self.end_plan();
-        }
-    }
-
-    /// Gives every free slot a piece, as long as there are pieces.
-    fn feed(&mut self) -> Result<(), Failure> {
+    /// Gives every free slot a piece, as long as there are pieces. Says whether something has come of that which no outcome tells.
+    fn feed(&mut self) -> Result<bool, Failure> {
+        let mut moved = false;
         while self.slots.any_free() {
             let fed = match &mut self.source {
                 Source::Anywhere(plan) => match plan.next_piece(self.reading) {
                     Some(piece) => self.read(piece)?,
-                    None => false,
+                    None => Fed::Nothing,
                 },
                 Source::InOrder(_) => self.feed_from_stream()?,
             };
-            if !fed {
-                break;
+            match fed {
+                Fed::Slot => {}
+                Fed::Moved => moved = true,
+                Fed::Heard => return Ok(true),
+                Fed::Nothing => break,
             }
         }
-        Ok(())
-    }
-
-    fn feed_from_stream(&mut self) -> Result<bool, Failure> {
-        let Source::InOrder(stream) = &mut self.source else {
-            return Ok(false);
-        };
-        if let Some((piece, buffer)) = stream.next_piece() {
-            if self.progress.is_lost(piece.position) {
-                return Ok(true);
-            }
-            if let Some(index) = self.slots.take(piece, State::Reading, Some(buffer)) {
-                self.place(index, 0)?;
-            }
-            return Ok(true);
-        }
-        let (Some(len), 0) = (stream.wants(), self.reading) else {
-            return Ok(false);
-        };
-        let offset = self.input.offset(stream.position());
-        let buffer = self.cores.buffer(self.buffer_bytes)?;
-        self.reading += 1;
-        let input = self.input;
-        self.request(input, SegmentOp::Read { offset }, input.mode, (buffer, len), STREAM)?;
-        Ok(false)
-    }
-
-    fn read(&mut self, piece: Piece) -> Result<bool, Failure> {
-        let Some(index) = self.slots.take(piece, State::Reading, None) else {
-            return Ok(false);
-        };
-        let Range { offset, len } = ReadFrame::of(self.input, piece).range;
-        let buffer = self.cores.buffer(self.buffer_bytes)?;
-        self.reading += 1;
-        let input = self.input;
-        self.request(
-            input,
-            SegmentOp::Read { offset },
-            input.mode,
-            (buffer, len),
-            index as u64,
-        )?;
-        Ok(true)
+        Ok(moved)
     }
 
     /// Starts a request on the first `len` bytes of a buffer.
@@ -274,4 +227,16 @@ impl<'a> Copy<'a> {
             Some(State::Free | State::Ready) | None => Ok(()),
         }
     }
+}
+
+/// What came of a look for something to do.
+enum Fed {
+    /// A request, or a piece that waits for its turn.
+    Slot,
+    /// Something without a request.
+    Moved,
+    /// The same, and signals are to be heeded before the next.
+    Heard,
+    /// There is nothing, or not now.
+    Nothing,
 }

@@ -9,12 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baio::{Access, Buffer, CacheConfig, Config, Core, Outcome, SegmentOp, SegmentRequest, Ticket, Wait};
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
 use baio_console::target::Served;
-use baio_engine::{Arena, Buffer, Config, Wait};
-use baio_storage::cache::CacheConfig;
-use baio_storage::{Access, Core, Outcome, SegmentOp, SegmentRequest, Ticket};
+use baio_engine::Arena;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -151,6 +150,11 @@ impl Cores {
                 .needing("memory for every request in flight")
                 .cured_by("choose a smaller bs= or iodepth=")
         })
+    }
+
+    /// The longest piece that every broker can take.
+    pub(super) fn piece_max(&self) -> u64 {
+        self.links.piece_max().unwrap_or(u64::MAX)
     }
 
     fn spare_arena(&mut self) -> Option<&Arc<Arena>> {

@@ -7,13 +7,13 @@ use std::io::{Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
+use baio::{Access, Config, Durability, Errno, Fault, Handle, Identity, Mode};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_console::named::NamedSegment;
 use baio_console::printable::readable;
 use baio_console::target::{Served, Target, TypedTarget};
-use baio_engine::{Config, Durability, Errno, Kind};
-use baio_storage::{Access, Fault, Handle, Identity, Mode};
+use baio_engine::Kind;
 
 use rustix::fs::Advice;
 
@@ -200,7 +200,7 @@ impl End {
         let Some(errno) = self.nowhere else {
             return Ok(());
         };
-        let error = baio_storage::Error::new(operation, self.typed.clone(), errno).at(self.origin);
+        let error = baio::Error::new(operation, self.typed.clone(), errno).at(self.origin);
         Err(self
             .failed(&error)
             .needing("an offset within the device, or one that the file system gives a file")
@@ -250,7 +250,7 @@ impl End {
     pub(super) fn size_now(&self, cores: &mut Cores) -> Result<u64, Failure> {
         let size = cores.with(self.way, |core| core.file(self.handle).map(|file| file.size()))?;
         size.unwrap_or(Err(Errno::EBADF))
-            .map_err(|errno| self.failed(&baio_storage::Error::new("measure", self.typed.clone(), errno)))
+            .map_err(|errno| self.failed(&baio::Error::new("measure", self.typed.clone(), errno)))
     }
 
     /// Gives an output file a size.
@@ -258,7 +258,7 @@ impl End {
         let cut = cores.with(self.way, |core| core.file(self.handle).map(|file| file.set_size(size)))?;
         match cut {
             Some(Err(errno)) => {
-                let error = baio_storage::Error::new("truncate", self.typed.clone(), errno).at(size);
+                let error = baio::Error::new("truncate", self.typed.clone(), errno).at(size);
                 Err(self.failed(&error))
             }
             _ => Ok(()),
@@ -266,7 +266,7 @@ impl End {
     }
 
     /// A storage error as the failure of this end.
-    pub(super) fn failed(&self, error: &baio_storage::Error) -> Failure {
+    pub(super) fn failed(&self, error: &baio::Error) -> Failure {
         let failure = Failure::from_storage("dd", self.typed.clone(), error);
         if error.code() == "EPIPE" && !matches!(error.fault, Fault::ServiceEnded | Fault::ServiceFailed(_)) {
             // What a reader that has enough does, such as `head`; GNU dd would die of SIGPIPE.
@@ -318,7 +318,7 @@ impl End {
 
 /// What each read of a directory comes to.
 pub(super) fn unreadable(typed: &str, errno: Errno) -> Failure {
-    let error = baio_storage::Error::new("read", typed.to_owned(), errno);
+    let error = baio::Error::new("read", typed.to_owned(), errno);
     Failure::from_storage("dd", typed, &error)
         .needing("a file or a device")
         .cured_by("name a file in it")
@@ -497,7 +497,7 @@ fn segment_end(typed: String, segment: OpenSegment, begin: u64, mode: Option<Mod
 fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Result<End, Failure> {
     let typed = named.typed();
     let size = plain.file.size().map_err(|errno| {
-        let error = baio_storage::Error::new("measure", typed.clone(), errno);
+        let error = baio::Error::new("measure", typed.clone(), errno);
         Failure::from_storage("dd", typed.clone(), &error)
     })?;
     let kind = match (plain.file.kind(), named) {

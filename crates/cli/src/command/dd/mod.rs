@@ -8,14 +8,15 @@
 //! | `links.rs` | one link to each broker, and what is under way on it |
 //! | `signals.rs` | SIGUSR1 and SIGINT |
 //! | `skip.rs` | `skip=` and `seek=` on streams |
-//! | `copy.rs`, `copy/` | the copy where order cannot be seen: reads and writes overlapped |
+//! | `copy.rs`, `copy/` | the copy: reads and writes, as many at once as nobody can see |
+//! | `order.rs` | what of their order can be seen |
 //! | `plan.rs` | how an input is cut into pieces |
-//! | `stream.rs` | an input that comes in order only |
+//! | `stream.rs` | an input that is taken in order |
+//! | `convert.rs`, `blocks.rs` | what becomes of its bytes: conversions, blocks of the output, pieces |
 //! | `frame.rs` | where a piece lies on its input and in its buffer |
 //! | `slots.rs` | the buffers, and where each one stands |
 //! | `progress.rs` | how far it has come, and what stopped it |
-//! | `ordered.rs`, `ordered/` | the copy where order can be seen: conversions, blocks of two sizes, reads that fail |
-//! | `work.rs` | one request at a time, and the signals that come meanwhile |
+//! | `work.rs` | one request before or behind the copy, and the signals that come meanwhile |
 //! | `records.rs`, `tally.rs`, `figures.rs`, `human.rs` | the counts, and how GNU dd prints them |
 //! | `trial.rs` | what was asked of the ends is tried first |
 //! | `verify.rs` | `verify=`: what was written is read again |
@@ -23,6 +24,8 @@
 //!
 //! This file tells the story: open, try, cut, pass over `skip=` and `seek=`, copy, sync, count, close.
 
+mod blocks;
+mod convert;
 mod copy;
 mod cores;
 mod ends;
@@ -30,7 +33,7 @@ mod figures;
 mod frame;
 mod human;
 mod links;
-mod ordered;
+mod order;
 mod plain;
 mod plan;
 mod progress;
@@ -45,24 +48,19 @@ mod trial;
 mod verify;
 mod work;
 
+use baio::{Config, Durability, Memory, Outcome, SegmentOp, SegmentRequest};
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_engine::{Config, Durability, Memory};
-use baio_storage::{Outcome, SegmentOp, SegmentRequest};
 
-use crate::operands::{Amount, DdOperands, FinalSync, OutputBlocks, ShortReads, Status, Truncate};
+use crate::operands::{Amount, DdOperands, FinalSync, Status, Truncate};
 use copy::{Copy, Source};
 use cores::{CACHE_BYTES, Cores};
 use ends::{BLOCK, End, EndKind, Ends};
 use figures::Figures;
 use frame::round_up;
-use ordered::Ordered;
-use plain::Flow;
-use plan::{Bounds, Cuts, Plan};
-use progress::Stop;
+use progress::{Side, Stop};
 use signals::Signals;
-use stream::Stream;
 use summary::{Meter, Part, Summary};
 use verify::Sums;
 use work::{Halt, Work};
@@ -108,7 +106,7 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
     }
 }
 
-/// What either copy came to.
+/// What the copy came to.
 struct Done {
     figures: Figures,
     stop: Option<Halt>,
@@ -146,7 +144,7 @@ impl<'a> Job<'a> {
         signals: &'a Signals,
     ) -> Job<'a> {
         let unit = BLOCK.max(ends.input.align).max(ends.output.align);
-        let piece = round_up(piece, unit);
+        let piece = round_up(piece, unit).min(cores.piece_max());
         Job {
             cores,
             ends,
@@ -217,33 +215,35 @@ impl<'a> Job<'a> {
     }
 
     fn copy(&mut self) -> Result<Done, Halt> {
-        let overlaps = self.ends.overlap(count_bytes(self.operands));
-        if overlaps || self.needs_order() {
-            return Ok(self.copy_in_order(overlaps));
-        }
         let (operands, ends) = (self.operands, self.ends);
-        let source = self.source();
+        let order = self.order();
+        let source = self.source(order);
         let copy = Copy::new(
             self.cores,
             ends,
             operands,
             source,
-            (operands.depth as usize, self.buffer_bytes),
+            self.memory(order),
+            (&mut self.meter, self.signals),
         );
-        let mut copied = copy.run(&mut self.meter, self.signals)?;
+        let mut copied = copy.run()?;
         let sums = copied.sums.take();
-        let (needs_sync, in_flight_max, parts) = (copied.needs_sync, copied.in_flight_max, copied.parts);
-        let interrupted = copied.interrupted;
-        let furthest = copied.progress.furthest();
-        let (figures, stop) = self.count(copied);
+        let (in_flight_max, parts, interrupted) = (copied.in_flight_max, copied.parts, copied.interrupted);
+        let (mut needs_sync, furthest) = (copied.needs_sync, copied.progress.furthest());
+        let ends_in_hole = matches!(&copied.source, Source::InOrder(stream) if stream.blocks().end_in_hole());
+        let (figures, stop, moved) = self.count(copied);
         self.cut_behind(furthest, figures.bytes);
+        let reached_its_end = !interrupted && stop.as_ref().is_none_or(|stop| stop.side == Side::Input);
+        if ends_in_hole && reached_its_end {
+            needs_sync |= self.extend(figures.bytes)?;
+        }
         Ok(Done {
             figures,
             stop: match (interrupted, stop) {
                 (true, _) => Some(Halt::Interrupted),
                 (false, stop) => stop.map(|Stop { failure, .. }| Halt::Failed(failure)),
             },
-            moved: [figures.bytes; 2],
+            moved: [moved, figures.bytes],
             needs_sync,
             in_flight_max,
             parts,
@@ -251,73 +251,19 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Can the order of reads and writes be seen from outside?
-    fn needs_order(&self) -> bool {
-        let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
-        // What a pipe gives is written as it comes, on whole sectors or not.
-        let gathers = operands.output_blocks == OutputBlocks::Full || output.align > 1;
-        let streams = input.flow == Flow::InOrder || output.flow == Flow::InOrder;
-        // With such a backend signals are heard only where the copy itself waits for a stream.
-        let blocks = !self.cores.backend().1;
-        let never_waits = operands.input_flags.nonblock || operands.output_flags.nonblock;
-        operands.need_order()
-            || input.unreadable.is_some()
-            || input.flow == Flow::InOrder && !input.never_short && gathers
-            || streams && (never_waits || blocks)
-    }
-
-    fn copy_in_order(&mut self, overlaps: bool) -> Done {
-        let (operands, ends) = (self.operands, self.ends);
-        let clock = (&mut self.meter, self.signals);
-        let ended = Ordered::new(self.cores, ends, operands, clock, overlaps).run();
-        Done {
-            figures: ended.figures,
-            stop: ended.halt,
-            moved: ended.moved,
-            needs_sync: ended.needs_sync,
-            in_flight_max: ended.in_flight_max,
-            parts: ended.parts,
-            sums: ended.sums,
+    /// Gives a file the size that it has by what was passed over at its end. Says whether that has to be synced.
+    fn extend(&mut self, bytes: u64) -> Result<bool, Failure> {
+        let output = &self.ends.output;
+        if !matches!(output.kind(), EndKind::File | EndKind::StandardFile) {
+            return Ok(false);
         }
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds {
-            count: count_bytes(self.operands),
-            room: self.ends.output.room(),
+        let size = output.offset(bytes);
+        if output.size_now(self.cores)? >= size {
+            return Ok(false);
         }
-    }
-
-    fn short_reads(&self) -> ShortReads {
-        if self.ends.input.never_short {
-            ShortReads::Refill
-        } else {
-            self.operands.short_reads
-        }
-    }
-
-    fn source(&self) -> Source {
-        let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
-        let bounds = self.bounds();
-        let block = operands.block_size;
-        let whole_blocks = output.is_segment() || output.align > 1;
-        let cuts = Cuts {
-            piece: self.piece,
-            unit: self.unit,
-            seek: output.origin,
-        };
-        if input.flow == Flow::Anywhere {
-            let hint = match input.kind() {
-                EndKind::Stream => 0,
-                _ => input.size.saturating_sub(input.origin),
-            };
-            return Source::Anywhere(Plan::new(cuts, bounds, hint, block));
-        }
-        // Where any byte will do, records are written as they come.
-        let cuts = if whole_blocks { cuts } else { Cuts { unit: 1, ..cuts } };
-        let short_reads = self.short_reads();
-        let part = self.piece.min(block);
-        Source::InOrder(Stream::new((block, part), short_reads, operands.count, cuts, bounds))
+        output.cut(self.cores, size)?;
+        // A size is no write that could have been durable by itself.
+        Ok(output.durability(self.operands) != Durability::None)
     }
 
     /// Makes durable what `conv=` asks for. What went through a cache because it did not end on whole sectors is synced unasked, as
@@ -358,8 +304,13 @@ impl<'a> Job<'a> {
 
     /// Runs one request before or behind the copy.
     fn run_one(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
-        let mut work = Work::new(self.cores, self.operands.status, &mut self.meter, self.signals);
-        work.figures = self.figures;
+        let work = Work {
+            cores: self.cores,
+            status: self.operands.status,
+            meter: &mut self.meter,
+            signals: self.signals,
+            figures: self.figures,
+        };
         let outcome = work.run(end, request)?;
         // What could still end has, but nothing is begun after it.
         match self.signals.interrupted() {
@@ -404,7 +355,7 @@ impl Buffers {
         let room = Room::here();
         let block = operands.block_size.max(operands.output_block);
         let most = round_up(room.bytes / FEWEST, BLOCK);
-        if operands.need_order() && block > most {
+        if operands.take_in_order() && block > most {
             let said = format!(
                 "a record of {block} bytes takes {} of memory",
                 block.saturating_mul(FEWEST)
@@ -424,8 +375,8 @@ impl Buffers {
 
 fn config(operands: &DdOperands, piece: u64) -> Config {
     let buffer_bytes = round_up(piece, BLOCK) + 2 * BLOCK;
-    // One buffer more gathers what a stream gives, and one more is read into meanwhile.
-    let count = u64::from(operands.depth) + 2;
+    // Two more gather what is read in order, and one more is read into meanwhile.
+    let count = u64::from(operands.depth) + 3;
     let each = buffer_bytes.max(BLOCK);
     let words = if each > ARENA_WORD / 2 {
         count * each.div_ceil(ARENA_WORD)

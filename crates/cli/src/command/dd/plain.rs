@@ -15,10 +15,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use baio::{Caching, Errno, Error, Mode, SetupError};
 use baio_console::failure::Failure;
-use baio_engine::{Caching, Create, Descriptions, Errno, File, Kind, Open, SetupError};
+use baio_engine::{Create, Descriptions, File, Kind, Open};
 use baio_storage::segment::superblock::MAGIC;
-use baio_storage::{Error, Mode};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
 use crate::closed::was_closed;

@@ -1,7 +1,7 @@
 //! `skip=` and `seek=`: only numbers where bytes can be reached at any offset; work on streams.
 
+use baio::{SegmentOp, SegmentRequest};
 use baio_console::diagnostics;
-use baio_storage::{SegmentOp, SegmentRequest};
 
 use super::Job;
 use super::ends::EndKind;

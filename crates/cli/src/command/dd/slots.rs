@@ -7,9 +7,8 @@
 //! A slot has at most one request under way, so a copy with so many slots never has more requests in flight.
 //! `Ready` lasts only on outputs that take their bytes in order.
 
-use baio_engine::Buffer;
-
 use super::plan::Piece;
+use baio::Buffer;
 
 /// Where a slot stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +58,16 @@ impl Slots {
 
     pub(super) fn any_free(&self) -> bool {
         !self.free.is_empty()
+    }
+
+    /// Is there only one?
+    pub(super) fn is_one(&self) -> bool {
+        self.slots.len() == 1
+    }
+
+    /// Is any of them in use?
+    pub(super) fn are_busy(&self) -> bool {
+        self.free.len() < self.slots.len()
     }
 
     pub(super) fn get(&mut self, index: usize) -> Option<&mut Slot> {

@@ -1,18 +1,24 @@
-//! An input that comes in order only: a pipe, a terminal, `/dev/zero`.
+//! An input whose bytes are taken in order: a pipe, a terminal, `/dev/zero`; and any input where what it gives is changed on its way, or where
+//! somebody can see the order.
 //!
-//! There is one read at a time, for no two would keep their order; what has been read is written with many requests in
-//! flight. Each read is a record, however short (or the beginning of one: `iflag=fullblock`). Where the output takes any
-//! byte, a record is written from the buffer into which it was read; where it takes whole blocks only, records are
-//! gathered until they fill a piece.
+//! There is one read at a time; what has been read is written with as many requests in flight as the copy has slots. Each read of a pipe is
+//! a record, however short (or the beginning of one: `iflag=fullblock`). Where bytes can be reached at any offset, a read takes many
+//! records at once: nobody can see that, unless the copy reads what it writes, or a read fails. Then records are read one by one.
+//!
+//! ```text
+//! read --> records, counted --> fill up (conv=sync) --> convert (convert.rs) --> blocks and pieces (blocks.rs)
+//! ```
 
-use std::collections::VecDeque;
+use baio::Buffer;
+use std::ops::Range;
 
 use baio_console::failure::Failure;
-use baio_engine::Buffer;
 
-use super::plan::{Bounds, Cuts, Piece};
+use super::blocks::{Blocks, Layout, Spare};
+use super::convert::Convert;
+use super::plan::Piece;
 use super::records::Records;
-use crate::operands::{Amount, ShortReads};
+use crate::operands::{Amount, Conversion, ShortReads};
 
 /// How many more records may be read.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +49,11 @@ impl Allowance {
         if self.full > 0 { block } else { self.last }
     }
 
+    /// Bytes of all of them.
+    fn bytes(&self, block: u64) -> u64 {
+        self.full.saturating_mul(block).saturating_add(self.last)
+    }
+
     fn take(&mut self) {
         if self.full > 0 {
             self.full -= 1;
@@ -52,216 +63,261 @@ impl Allowance {
     }
 }
 
-/// Bytes gathered for a piece that is not full yet.
-struct Gathered {
-    piece: Piece,
-    buffer: Buffer,
+/// How an input is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reads {
+    /// Bytes of a record.
+    pub(super) block: u64,
+    /// No read of a record is longer.
+    pub(super) part: u64,
+    /// A read may take so many bytes of several records.
+    pub(super) run: u64,
+    pub(super) short: ShortReads,
+    pub(super) count: Option<Amount>,
+    /// Short records are filled up.
+    pub(super) pads: bool,
+    /// What cannot be read can be left out.
+    pub(super) has_positions: bool,
 }
 
 /// The state of a stream.
 pub(super) struct Stream {
-    block: u64,
-    /// No read is longer.
-    part: u64,
-    short_reads: ShortReads,
-    cuts: Cuts,
-    bounds: Bounds,
+    reads: Reads,
+    convert: Convert,
     allowance: Allowance,
-    /// Bytes of the present record.
+    /// Bytes that the read under way is to bring.
+    asked: u64,
+    /// Bytes of the present record, and what has become of them.
     record: u64,
-    /// Bytes taken from the stream.
+    made: u64,
+    /// Bytes of the record before, if it was short.
+    partial: u64,
+    /// Bytes that the input has moved on.
     position: u64,
-    gathered: Option<Gathered>,
-    /// Pieces that wait for a place.
-    pieces: VecDeque<(Piece, Buffer)>,
     records: Records,
-    /// More was read than the output has room for.
-    overflows: bool,
+    /// What was read, and is not made into pieces yet.
+    rest: Option<Rest>,
+    blocks: Blocks,
+    changed: Vec<u8>,
     ended: bool,
 }
 
-/// What a read that has ended came to.
-pub(super) enum Taken {
-    /// Go on.
-    Fine,
-    /// The output has no room for what was read.
-    NoRoom,
+/// Bytes of a read.
+struct Rest {
+    buffer: Buffer,
+    bytes: Range<usize>,
+    /// The input gave less than it was asked for.
+    is_short: bool,
 }
 
 impl Stream {
-    pub(super) fn new(
-        (block, part): (u64, u64),
-        short_reads: ShortReads,
-        count: Option<Amount>,
-        cuts: Cuts,
-        bounds: Bounds,
-    ) -> Stream {
+    pub(super) fn new(reads: Reads, conversion: Conversion, layout: Layout) -> Stream {
         Stream {
-            block,
-            part,
-            short_reads,
-            cuts,
-            bounds,
-            allowance: Allowance::of(count, block),
+            reads,
+            convert: Convert::new(conversion),
+            allowance: Allowance::of(reads.count, reads.block),
+            asked: 0,
             record: 0,
+            made: 0,
+            partial: 0,
             position: 0,
-            gathered: None,
-            pieces: VecDeque::new(),
-            records: Records::new(block),
-            overflows: false,
+            records: Records::new(reads.block),
+            rest: None,
+            blocks: Blocks::new(layout),
+            changed: Vec::new(),
             ended: false,
         }
     }
 
     /// Bytes to be read next; `None` when enough has been read, or what has been read waits to be written.
-    pub(super) fn wants(&self) -> Option<u64> {
-        let wanted = self.allowance.record(self.block).saturating_sub(self.record);
-        (!self.ended && self.pieces.is_empty() && wanted > 0).then_some(wanted.min(self.part))
+    pub(super) fn next_read(&mut self) -> Option<u64> {
+        let Reads { block, part, run, .. } = self.reads;
+        let left = self.allowance.record(block).saturating_sub(self.record);
+        if self.ended || left == 0 || self.rest.is_some() || self.blocks.has_pieces() {
+            return None;
+        }
+        self.asked = match run / block {
+            records @ 1.. if self.record == 0 => (records * block).min(self.allowance.bytes(block)),
+            _ => left.min(part),
+        };
+        Some(self.asked)
     }
 
-    /// Where the next byte stands.
+    /// Bytes that the read under way is to bring.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// Where the next read begins.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// A piece to be written.
-    pub(super) fn next_piece(&mut self) -> Option<(Piece, Buffer)> {
-        self.pieces.pop_front()
+    /// What is written next; without a buffer it is passed over.
+    pub(super) fn next_piece(&mut self, spare: Spare<'_>) -> Result<Option<(Piece, Option<Buffer>)>, Failure> {
+        self.go_on(spare)?;
+        Ok(self.blocks.next_piece())
     }
 
     /// The records read so far.
-    pub(super) fn records(&mut self) -> &mut Records {
-        &mut self.records
+    pub(super) fn records(&self) -> &Records {
+        &self.records
     }
 
-    /// Takes in what was read: the first `len` bytes of `buffer`. `spare` gives buffers to gather in.
-    pub(super) fn take(
-        &mut self,
-        buffer: Buffer,
-        len: u64,
-        spare: impl FnMut() -> Result<Buffer, Failure>,
-    ) -> Result<Taken, Failure> {
+    /// Everything before `position` is written.
+    pub(super) fn written(&mut self, position: u64) {
+        self.records.advance(position);
+    }
+
+    /// The blocks made so far.
+    pub(super) fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Has it ended since there was no room for what it gave?
+    pub(super) fn has_no_room(&self) -> bool {
+        self.ended && self.blocks.overflow()
+    }
+
+    /// Takes in what was read: `len` bytes of `buffer`, which begin at `head`.
+    pub(super) fn take(&mut self, buffer: Buffer, (head, len): (u64, u64), spare: Spare<'_>) -> Result<(), Failure> {
         if len == 0 {
-            self.end();
-            return Ok(self.taken());
+            return self.finish(spare);
         }
-        let begin = self.position;
         self.position += len;
-        self.record += len;
-        let record_ends = self.short_reads == ShortReads::Count || self.record >= self.allowance.record(self.block);
-        if record_ends {
-            self.end_record();
+        // One that was asked for in parts goes on.
+        let is_short = len < self.asked && self.reads.short == ShortReads::Count;
+        if head == 0 && self.is_record(len, is_short) && self.blocks.takes_whole(len) {
+            self.blocks.put_whole(buffer, len);
+            (self.record, self.made) = (len, len);
+            self.end_record(spare)?;
+            return self.look_for_end(spare);
         }
-        let room = self.bounds.room.saturating_sub(begin);
-        let fits = len.min(room);
-        self.overflows |= fits < len;
-        // A record that has no room is still read to its end, as GNU dd reads it before it tries to write.
-        let done = record_ends && (self.overflows || self.allowance.record(self.block) == 0);
-        // Where any byte will do, a record is written as soon as it is whole.
-        let flush = done || (record_ends && self.cuts.unit == 1);
-        self.gather(begin, buffer, fits, flush, spare)?;
-        if done {
-            self.end();
-        }
-        Ok(self.taken())
+        self.rest = Some(Rest {
+            buffer,
+            bytes: head as usize..(head + len) as usize,
+            is_short,
+        });
+        self.go_on(spare)
     }
 
-    fn taken(&self) -> Taken {
-        if self.ended && self.overflows {
-            Taken::NoRoom
-        } else {
-            Taken::Fine
-        }
+    /// Is it a whole record, which goes as it came?
+    fn is_record(&self, len: u64, is_short: bool) -> bool {
+        let is_full = len == self.allowance.record(self.reads.block);
+        let changes = self.convert.changes() || self.reads.pads && len < self.reads.block;
+        self.record == 0 && !changes && (is_full || is_short && len < self.reads.block)
     }
 
-    /// Nothing more will be read; what was gathered is written.
-    pub(super) fn end(&mut self) {
-        self.ended = true;
-        if self.record > 0 {
-            self.end_record();
-        }
-        self.flush();
-    }
-
-    fn end_record(&mut self) {
-        self.records.push(self.record);
-        self.record = 0;
-        self.allowance.take();
-    }
-
-    fn flush(&mut self) {
-        if let Some(Gathered { piece, buffer }) = self.gathered.take() {
-            self.pieces.push_back((piece, buffer));
-        }
-    }
-
-    fn gather(
-        &mut self,
-        begin: u64,
-        buffer: Buffer,
-        len: u64,
-        flush: bool,
-        mut spare: impl FnMut() -> Result<Buffer, Failure>,
-    ) -> Result<(), Failure> {
-        let fills = self.cuts.end_of(begin).saturating_sub(begin);
-        if self.gathered.is_none() && len > 0 && (len == fills || (flush && len < fills)) {
-            self.pieces.push_back((whole(begin, len), buffer));
+    /// Makes pieces of what was read. Where they are small, some at a time: each has a buffer.
+    fn go_on(&mut self, spare: Spare<'_>) -> Result<(), Failure> {
+        let Some(mut rest) = self.rest.take() else {
             return Ok(());
-        }
-        let mut bytes = buffer.get(..len as usize).unwrap_or(&buffer);
-        let mut position = begin;
-        while !bytes.is_empty() {
-            let gathered = match &mut self.gathered {
-                Some(gathered) => gathered,
-                none => none.insert(Gathered {
-                    piece: whole(position, 0),
-                    buffer: spare()?,
-                }),
-            };
-            let taken = gathered.add(&self.cuts, bytes);
-            if taken == 0 {
-                return Err(Failure::new("dd", "ENOBUFS", "a buffer is smaller than its piece"));
+        };
+        while !rest.bytes.is_empty() && !self.blocks.has_pieces() {
+            let left = self.allowance.record(self.reads.block).saturating_sub(self.record);
+            let len = rest.bytes.len().min(left as usize).min(self.blocks.step());
+            if len == 0 {
+                rest.bytes = 0..0; // No more was asked for.
+                break;
             }
-            position += taken as u64;
-            bytes = bytes.get(taken..).unwrap_or(&[]);
-            if gathered.is_full(&self.cuts) {
-                self.flush();
+            let now = rest.bytes.start..rest.bytes.start + len;
+            rest.bytes.start = now.end;
+            self.record += len as u64;
+            self.put(rest.buffer.get(now).unwrap_or_default(), spare)?;
+            if len as u64 == left || rest.is_short && rest.bytes.is_empty() {
+                self.end_record(spare)?;
             }
         }
-        if flush {
-            self.flush();
+        match rest.bytes.is_empty() {
+            true => self.look_for_end(spare),
+            false => {
+                self.rest = Some(rest);
+                Ok(())
+            }
         }
+    }
+
+    /// After all that was allowed, or that there is room for, nothing more is read.
+    fn look_for_end(&mut self, spare: Spare<'_>) -> Result<(), Failure> {
+        // A record that has no room is still read to its end, as GNU dd reads it before it tries to write.
+        let enough = self.blocks.overflow() || self.allowance.record(self.reads.block) == 0;
+        match enough && self.record == 0 {
+            true => self.finish(spare),
+            false => Ok(()),
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8], spare: Spare<'_>) -> Result<(), Failure> {
+        if !self.convert.changes() {
+            self.made += bytes.len() as u64;
+            return self.blocks.put(bytes, spare);
+        }
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.clear();
+        changed.extend_from_slice(bytes);
+        self.convert.change(&mut changed);
+        self.made += changed.len() as u64;
+        let put = self.blocks.put(&changed, spare);
+        // Its memory serves the next one.
+        self.changed = changed;
+        put
+    }
+
+    fn end_record(&mut self, spare: Spare<'_>) -> Result<(), Failure> {
+        let block = self.reads.block;
+        let taken = self.record;
+        if self.reads.pads && taken < block {
+            self.put(&vec![0; (block - taken) as usize], spare)?;
+        }
+        if self.blocks.are_records() {
+            self.blocks.end_block(spare)?;
+        }
+        self.records.push(taken, self.made);
+        self.partial = if taken == block { 0 } else { taken };
+        (self.record, self.made) = (0, 0);
+        self.allowance.take();
         Ok(())
     }
-}
 
-impl Gathered {
-    fn end(&self, cuts: &Cuts) -> u64 {
-        cuts.end_of(self.piece.position) - self.piece.position
+    /// A read has brought nothing but an error. Was it one of several records? They are read one by one from now on.
+    pub(super) fn takes_smaller_steps(&mut self) -> bool {
+        let was_run = self.reads.run > 0 && self.asked > self.allowance.record(self.reads.block);
+        self.reads.run = 0;
+        was_run
     }
 
-    fn is_full(&self, cuts: &Cuts) -> bool {
-        self.piece.len >= self.end(cuts)
-    }
-
-    /// Copies what fits in; says how much that was.
-    fn add(&mut self, cuts: &Cuts, bytes: &[u8]) -> usize {
-        let left = self.end(cuts).saturating_sub(self.piece.len);
-        let begin = self.piece.len as usize;
-        let free = self.buffer.get_mut(begin..).unwrap_or(&mut []);
-        let len = bytes.len().min(free.len()).min(left as usize);
-        if let (Some(to), Some(from)) = (free.get_mut(..len), bytes.get(..len)) {
-            to.copy_from_slice(from);
+    /// Leaves out what cannot be read, or fills its place with zeros where `conv=sync` asks for that.
+    pub(super) fn pass_over(&mut self, spare: Spare<'_>) -> Result<(), Failure> {
+        if self.reads.has_positions {
+            let len = self.reads.block - self.partial;
+            self.position += len;
+            self.records.pass_over(len);
         }
-        self.piece.len += len as u64;
-        len
+        let is_filled = self.reads.pads && self.partial == 0;
+        if is_filled || self.record > 0 {
+            self.end_record(spare)?;
+        }
+        self.look_for_end(spare)
     }
-}
 
-fn whole(position: u64, len: u64) -> Piece {
-    Piece {
-        position,
-        len,
-        has_no_room: false,
+    /// Nothing more will be read, and all that was read is written.
+    pub(super) fn finish(&mut self, spare: Spare<'_>) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        if self.record > 0 {
+            self.end_record(spare)?;
+        }
+        if let Some(byte) = self.convert.take_unpaired() {
+            self.blocks.put(&[byte], spare)?;
+        }
+        self.blocks.finish(spare)
+    }
+
+    /// Nothing more will be read, and only whole blocks are written.
+    pub(super) fn stop(&mut self) {
+        self.ended = true;
+        self.rest = None;
+        self.blocks.stop();
     }
 }

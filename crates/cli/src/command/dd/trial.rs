@@ -1,9 +1,8 @@
 //! What was asked of an end beyond plain reads and writes is tried before the output is cut: the cache of `mode=`, and that what
 //! `verify=` reads again may be read. One block of each end is read for that, and thrown away.
 
+use baio::{Errno, Error, Mode, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
-use baio_engine::Errno;
-use baio_storage::{Error, Mode, SegmentOp, SegmentRequest};
 
 use super::Job;
 use super::ends::{BLOCK, End, EndKind};

@@ -2,9 +2,8 @@
 //!
 //! It is read past the kernel's cache where the output has direct I/O: what is compared lies on the device.
 
+use baio::{Caching, Mode, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
-use baio_engine::Caching;
-use baio_storage::{Mode, SegmentOp, SegmentRequest};
 use blake3::{Hash, Hasher};
 
 use super::Job;
@@ -63,9 +62,10 @@ impl Job<'_> {
         let ends = self.ends;
         let (mode, align) = self.way_back(&ends.output)?;
         let mut found = Sums::default();
+        let most = READ_BYTES.min(self.cores.piece_max());
         let mut position = 0;
         while position < bytes {
-            let len = READ_BYTES.min(bytes - position);
+            let len = most.min(bytes - position);
             let frame = ReadFrame::at(ends.output.offset(position), len, align);
             let mut buffer = self.cores.buffer(frame.range.len as usize)?;
             buffer.set_len(frame.range.len as usize);

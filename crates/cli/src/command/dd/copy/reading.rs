@@ -1,32 +1,136 @@
-//! What a read that has ended means: a piece, the end of the input, a failure, or an output without room.
+//! What is read, and what a read that has ended means: a piece, the end of the input, a failure, or an output without room.
 
+use baio::{Outcome, SegmentOp};
 use baio_console::failure::Failure;
-use baio_storage::Outcome;
+use rustix::event::PollFlags;
 
-use super::super::frame::ReadFrame;
+use super::super::ends::unreadable;
+use super::super::frame::{Range, ReadFrame};
+use super::super::plain::Flow;
+use super::super::plan::Piece;
 use super::super::progress::Side;
-use super::super::stream::Taken;
-use super::{Copy, Source};
+use super::super::slots::State;
+use super::hearing::Ready;
+use super::{Copy, Fed, STREAM, Source};
+
+/// No file has a byte behind this one.
+const OFFSET_MAX: u64 = i64::MAX as u64;
 
 impl Copy<'_> {
+    pub(super) fn read(&mut self, piece: Piece) -> Result<Fed, Failure> {
+        let Some(index) = self.slots.take(piece, State::Reading, None) else {
+            return Ok(Fed::Nothing);
+        };
+        let Range { offset, len } = ReadFrame::of(self.input, piece).range;
+        let buffer = self.cores.buffer(self.read_bytes)?;
+        self.reading += 1;
+        let input = self.input;
+        let op = SegmentOp::Read { offset };
+        self.request(input, op, input.mode, (buffer, len), index as u64)?;
+        Ok(Fed::Slot)
+    }
+
+    /// Writes what the stream has read, or reads on.
+    pub(super) fn feed_from_stream(&mut self) -> Result<Fed, Failure> {
+        let Source::InOrder(stream) = &mut self.source else {
+            return Ok(Fed::Nothing);
+        };
+        let cores = &mut *self.cores;
+        match stream.next_piece(&mut |len| cores.buffer(len))? {
+            Some((piece, buffer)) => return self.feed_piece(piece, buffer),
+            None => self.look_for_room(),
+        }
+        let Source::InOrder(stream) = &mut self.source else {
+            return Ok(Fed::Nothing);
+        };
+        // Where the order can be seen nothing is read before all is written.
+        if self.reading > 0 || self.slots.is_one() && self.slots.are_busy() {
+            return Ok(Fed::Nothing);
+        }
+        let Some(len) = stream.next_read() else {
+            return Ok(Fed::Nothing);
+        };
+        let input = self.input;
+        let frame = ReadFrame::at(input.offset(stream.position()), len, input.align);
+        if let Some(errno) = input.unreadable {
+            self.read_failed(unreadable(&input.typed, errno))?;
+            return Ok(Fed::Heard);
+        }
+        if input.flow == Flow::Anywhere && frame.range.offset > OFFSET_MAX {
+            // Nothing is there, and no read there would say so: `conv=noerror` would go on for ever.
+            self.finish_stream()?;
+            return Ok(Fed::Moved);
+        }
+        match self.ready(input, PollFlags::IN) {
+            Ready::Yes => {}
+            Ready::Interrupted => return Ok(Fed::Heard),
+            Ready::Failed(failure) => {
+                self.read_failed(failure)?;
+                return Ok(Fed::Heard);
+            }
+        }
+        let buffer = self.cores.buffer(self.read_bytes)?;
+        self.reading += 1;
+        let Range { offset, len } = frame.range;
+        self.request(input, SegmentOp::Read { offset }, input.mode, (buffer, len), STREAM)?;
+        Ok(Fed::Slot)
+    }
+
     pub(super) fn stream_read(&mut self, outcome: Outcome) -> Result<(), Failure> {
         self.reading -= 1;
         let Source::InOrder(stream) = &mut self.source else {
             return Ok(());
         };
-        let (cores, bytes) = (&mut *self.cores, self.buffer_bytes);
+        let input = self.input;
+        let begin = input.offset(stream.position());
+        let head = ReadFrame::at(begin, 0, input.align).head;
+        let done = u64::from(outcome.bytes_done).saturating_sub(head).min(stream.asked());
+        if let Err(error) = &outcome.result {
+            let was_run = stream.takes_smaller_steps();
+            if done == 0 {
+                // Only what belongs to the record may make it fail.
+                return match was_run {
+                    true => Ok(()),
+                    false => self.read_failed(match input.flow {
+                        Flow::Anywhere => input.failed(error).at(begin),
+                        Flow::InOrder => input.failed(error),
+                    }),
+                };
+            }
+        }
         let Some(buffer) = outcome.memory.into_buffer() else {
             return Ok(());
         };
-        let taken = stream.take(buffer, u64::from(outcome.bytes_done), || cores.buffer(bytes))?;
-        let position = stream.position();
-        if let Err(error) = &outcome.result {
-            stream.end();
-            self.progress.fail(position, Side::Input, self.input.failed(error));
+        let cores = &mut *self.cores;
+        stream.take(buffer, (head, done), &mut |len| cores.buffer(len))?;
+        self.look_for_room();
+        Ok(())
+    }
+
+    /// A read of the stream has failed: that is passed over (`conv=noerror`), or what was read before is written all the same.
+    fn read_failed(&mut self, failure: Failure) -> Result<(), Failure> {
+        if !self.operands.noerror || self.interrupted {
+            self.finish_stream()?;
+            if let Source::InOrder(stream) = &self.source {
+                self.progress.fail(stream.blocks().position(), Side::Input, failure);
+            }
+            return Ok(());
         }
-        if matches!(taken, Taken::NoRoom) {
-            self.out_of_room();
+        self.say(&failure);
+        let cores = &mut *self.cores;
+        if let Source::InOrder(stream) = &mut self.source {
+            stream.pass_over(&mut |len| cores.buffer(len))?;
         }
+        self.look_for_room();
+        Ok(())
+    }
+
+    fn finish_stream(&mut self) -> Result<(), Failure> {
+        let cores = &mut *self.cores;
+        if let Source::InOrder(stream) = &mut self.source {
+            stream.finish(&mut |len| cores.buffer(len))?;
+        }
+        self.look_for_room();
         Ok(())
     }
 
@@ -63,7 +167,13 @@ impl Copy<'_> {
     pub(super) fn end_plan(&mut self) {
         match &mut self.source {
             Source::Anywhere(plan) => plan.end(),
-            Source::InOrder(stream) => stream.end(),
+            Source::InOrder(stream) => stream.stop(),
+        }
+    }
+
+    fn look_for_room(&mut self) {
+        if matches!(&self.source, Source::InOrder(stream) if stream.has_no_room()) {
+            self.out_of_room();
         }
     }
 

@@ -1,14 +1,41 @@
 //! What a piece goes through until it is written: moved in its buffer, put in order where the output wants order, written.
 
+use baio::{Buffer, Outcome, SegmentOp};
 use baio_console::failure::Failure;
-use baio_storage::{Outcome, SegmentOp};
+use rustix::event::PollFlags;
 
+use super::super::ends::End;
 use super::super::plain::Flow;
+use super::super::plan::Piece;
 use super::super::progress::Side;
 use super::super::slots::State;
-use super::{Copy, Source};
+use super::hearing::Ready;
+use super::{Copy, Fed, Source};
 
 impl Copy<'_> {
+    /// A piece of the stream: it is written, or passed over.
+    pub(super) fn feed_piece(&mut self, piece: Piece, buffer: Option<Buffer>) -> Result<Fed, Failure> {
+        if self.progress.is_lost(piece.position) {
+            return Ok(Fed::Moved);
+        }
+        let Some(buffer) = buffer else {
+            self.progress.add(piece.position, piece.len);
+            self.count_written();
+            return Ok(Fed::Moved);
+        };
+        match self.slots.take(piece, State::Ready, Some(buffer)) {
+            Some(index) => self.whole(index)?,
+            None => return Ok(Fed::Nothing),
+        }
+        Ok(Fed::Slot)
+    }
+
+    fn count_written(&mut self) {
+        if let Source::InOrder(stream) = &mut self.source {
+            stream.written(self.progress.written());
+        }
+    }
+
     /// Moves a piece, which begins at `head`, to the beginning of its buffer.
     pub(super) fn place(&mut self, index: usize, head: u64) -> Result<(), Failure> {
         let Some(slot) = self.slots.get(index) else {
@@ -60,10 +87,24 @@ impl Copy<'_> {
 
     fn write(&mut self, index: usize) -> Result<(), Failure> {
         let output = self.output;
+        let ready = self.ready(output, PollFlags::OUT);
         let Some(slot) = self.slots.get(index) else {
             return Ok(());
         };
-        let (offset, len) = (output.offset(slot.piece.position), slot.piece.len);
+        let position = slot.piece.position;
+        match ready {
+            Ready::Yes => {}
+            Ready::Interrupted => {
+                self.slots.release(index);
+                return Ok(());
+            }
+            Ready::Failed(failure) => {
+                self.slots.release(index);
+                self.write_failed(position, failure);
+                return Ok(());
+            }
+        }
+        let (offset, len) = (output.offset(position), slot.piece.len);
         let Some(buffer) = slot.buffer.take() else {
             return Ok(());
         };
@@ -83,9 +124,7 @@ impl Copy<'_> {
         let done = u64::from(outcome.bytes_done).min(piece.len);
         let end = piece.position + done;
         self.progress.add(piece.position, done);
-        if let Source::InOrder(stream) = &mut self.source {
-            stream.records().advance(self.progress.written());
-        }
+        self.count_written();
         match outcome.result {
             Ok(_) if done == piece.len => {}
             Ok(_) => {
@@ -110,5 +149,14 @@ impl Copy<'_> {
         for (_, index) in std::mem::take(&mut self.ready) {
             self.slots.release(index);
         }
+    }
+}
+
+impl End {
+    /// The system took less than it was given.
+    fn wrote_less(&self, offset: u64) -> Failure {
+        Failure::new("dd", "EIO", "the system wrote less than it was given, and no reason")
+            .on(self.typed.clone())
+            .at(offset)
     }
 }

@@ -19,6 +19,11 @@ impl Convert {
         }
     }
 
+    /// Is there anything to change?
+    pub(super) fn changes(&self) -> bool {
+        self.case.is_some() || self.swab
+    }
+
     /// Changes a record. Its last byte waits for the next one where it has no other of its pair.
     pub(super) fn change(&mut self, record: &mut Vec<u8>) {
         match self.case {

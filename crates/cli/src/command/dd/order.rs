@@ -1,0 +1,162 @@
+//! What of the order of reads and writes can be seen from outside, and how a copy goes by that.
+//!
+//! | | |
+//! |---|---|
+//! | bytes that go as they are, reached at any offset on the input | pieces are read and written at once |
+//! | what is changed on its way: conversions, two block sizes, `sync`, `sparse`; what comes from a stream | read in order, written at once |
+//! | where somebody sees the order | one request at a time |
+
+use super::blocks::Layout;
+use super::copy::Source;
+use super::ends::EndKind;
+use super::plain::Flow;
+use super::plan::{Bounds, Cuts, Plan};
+use super::stream::{Reads, Stream};
+use super::{Job, count_bytes};
+use crate::operands::{OutputBlocks, ShortReads};
+
+/// A read takes so much of many small records, and as much is gathered of small blocks.
+pub(super) const RUN_BYTES: u64 = 256 << 10;
+
+/// Pieces of a stream of small records that are written at once.
+const GATHERED_MAX: usize = 8;
+
+/// How a copy goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// Records are read one after the other.
+    is_stream: bool,
+    /// Nothing is begun before all is done that was begun before it.
+    one_by_one: bool,
+    /// The copy reads what it writes.
+    overlaps: bool,
+    /// One of its ends is a stream.
+    flows: bool,
+}
+
+impl Job<'_> {
+    pub(super) fn order(&self) -> Order {
+        let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
+        let overlaps = self.ends.overlap(count_bytes(operands));
+        // What a pipe gives is written as it comes, on whole sectors or not.
+        let gathers = operands.output_blocks == OutputBlocks::Full || output.align > 1;
+        let flows = input.flow == Flow::InOrder || output.flow == Flow::InOrder;
+        // With such a backend signals are heard only where the copy itself waits for a stream.
+        let blocks = !self.cores.backend().1;
+        let never_waits = operands.input_flags.nonblock || operands.output_flags.nonblock;
+        Order {
+            is_stream: operands.take_in_order()
+                || overlaps
+                || input.unreadable.is_some()
+                || input.flow == Flow::InOrder,
+            one_by_one: overlaps
+                // What failed is told with the figures as they are then.
+                || operands.noerror
+                || operands.output_flags.append
+                || input.unreadable.is_some()
+                || input.flow == Flow::InOrder && !input.never_short && gathers
+                || flows && (never_waits || blocks),
+            overlaps,
+            flows,
+        }
+    }
+
+    /// How many pieces are under way at once, and the bytes of a buffer that is read into.
+    pub(super) fn memory(&self, order: Order) -> (usize, usize) {
+        let depth = self.operands.depth as usize;
+        let slots = match order {
+            Order { one_by_one: true, .. } => 1,
+            Order {
+                is_stream: true,
+                flows: false,
+                ..
+            } => depth.min(GATHERED_MAX),
+            _ => depth,
+        };
+        let run = if order.is_stream { self.reads(order).run } else { 0 };
+        (slots, (self.piece.max(run) + 2 * self.unit) as usize)
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            count: count_bytes(self.operands),
+            room: self.ends.output.room(),
+        }
+    }
+
+    pub(super) fn short_reads(&self) -> ShortReads {
+        if self.ends.input.never_short {
+            ShortReads::Refill
+        } else {
+            self.operands.short_reads
+        }
+    }
+
+    pub(super) fn source(&self, order: Order) -> Source {
+        let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
+        let cuts = Cuts {
+            piece: self.piece,
+            unit: self.unit,
+            seek: output.origin,
+        };
+        if !order.is_stream {
+            let hint = match input.kind() {
+                EndKind::Stream => 0,
+                _ => input.size.saturating_sub(input.origin),
+            };
+            return Source::Anywhere(Plan::new(cuts, self.bounds(), hint, operands.block_size));
+        }
+        let conversion = operands.conversion;
+        Source::InOrder(Box::new(Stream::new(
+            self.reads(order),
+            conversion,
+            self.layout(order, cuts),
+        )))
+    }
+
+    fn reads(&self, order: Order) -> Reads {
+        let (operands, input) = (self.operands, &self.ends.input);
+        let block = operands.block_size;
+        let has_positions = input.flow == Flow::Anywhere;
+        Reads {
+            block,
+            part: self.piece.min(block),
+            run: match has_positions && !order.overlaps {
+                true => RUN_BYTES.min(self.cores.piece_max()),
+                false => 0,
+            },
+            short: self.short_reads(),
+            count: operands.count,
+            pads: operands.pads,
+            has_positions,
+        }
+    }
+
+    fn layout(&self, order: Order, cuts: Cuts) -> Layout {
+        let (operands, output) = (self.operands, &self.ends.output);
+        // Where any byte will do, pieces end where blocks do.
+        let unit = if output.is_segment() || output.align > 1 {
+            cuts.unit
+        } else {
+            1
+        };
+        let at_once = order.overlaps || order.flows && (order.one_by_one || unit == 1);
+        Layout {
+            block: match operands.output_blocks {
+                OutputBlocks::AsRead => None,
+                OutputBlocks::Full => Some(operands.output_block),
+            },
+            sparse: operands.sparse && output.flow == Flow::Anywhere,
+            at_once,
+            cuts: Cuts {
+                piece: match at_once {
+                    true => cuts.piece,
+                    false => cuts.piece.max(RUN_BYTES).min(self.cores.piece_max()),
+                },
+                unit,
+                ..cuts
+            },
+            room: output.room(),
+        }
+    }
+}
