@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_engine::{Caching, Create, Descriptions, Open};
 use baio_storage::{Access, Error, Handle, Mode, Result, SegmentOp};
 
@@ -99,8 +99,8 @@ impl<L: Link> File<L> {
             true => Mode::Direct,
             false => Mode::Kernel,
         };
-        let command = Command::AddFile { file, access };
-        Ok(Operation::new(link, command, move |link, reply| match reply {
+        let call = Call::AddFile { file, access };
+        Ok(Operation::new(link, call, move |link, reply| match reply {
             Reply::OpenedFile(handle) => {
                 link.remember(handle, &name);
                 Some(File::new(link, handle, name, mode))
@@ -224,12 +224,12 @@ impl OpenOptions {
             descriptions,
             ..self.open
         };
-        let command = Command::OpenFile {
+        let call = Call::OpenFile {
             path,
             options,
             truncate: self.truncate,
         };
-        Operation::new(link, command, move |link, reply| match reply {
+        Operation::new(link, call, move |link, reply| match reply {
             Reply::OpenedFile(handle) => {
                 link.remember(handle, &name);
                 Some(File::new(link, handle, name, mode))

@@ -5,14 +5,15 @@ use std::ops::Range;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_client::WaitPlace;
 use baio_engine::{Buffer, Memory, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{
-    Access, Account, CheckReport, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, HeldLog, Identity, Limits,
-    OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
+    Access, Account, Answer, CheckReport, Command, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, HeldLog,
+    Identity, Limits, OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest,
+    Ticket, VolumeView,
 };
 
 use crate::metrics::Metrics;
@@ -25,7 +26,7 @@ use crate::segment::Segment;
 #[derive(Debug)]
 pub enum NotAsked {
     /// Every place is taken.
-    Full(Box<Command>),
+    Full(Box<Call>),
     /// The link takes nothing any more.
     Refused(Fault),
 }
@@ -82,7 +83,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             access,
         };
         Operation::new(self, command, |link, reply| match reply {
-            Reply::Opened(handle, info) => {
+            Reply::Answer(Answer::Opened { handle, info, .. }) => {
                 let segment = Segment::new(link, handle, info);
                 link.remember(handle, segment.name());
                 Some(segment)
@@ -98,9 +99,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             name: name.to_owned(),
             operation: OperationName::NONE,
         };
-        Operation::new(self, command, |_, reply| {
-            matches!(reply, Reply::Segment(_)).then_some(())
-        })
+        Operation::new(self, command, |link, reply| segment_of(link, reply).map(drop))
     }
 
     /// Deletes somebody's segment, and tells what it was; only uid 0 may if it is another's.
@@ -167,7 +166,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// The segments that the caller may see.
     fn list(&self) -> Operation<Self, Vec<SegmentInfo>> {
         Operation::new(self, Command::List, |_, reply| match reply {
-            Reply::Segments(list) => Some(list),
+            Reply::Answer(Answer::Segments { infos, .. }) => Some(infos),
             _ => None,
         })
     }
@@ -175,7 +174,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// The volume as it is now, as far as this user may see it.
     fn info(&self) -> Operation<Self, VolumeView> {
         Operation::new(self, Command::Info, |_, reply| match reply {
-            Reply::Volume(info) => Some(info),
+            Reply::Answer(Answer::Volume(view)) => Some(*view),
             _ => None,
         })
     }
@@ -193,9 +192,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// The user's log is durable up to this LSN, itself included: pages may be written whose last change is no later
     /// ([`Pin::change`](crate::Pin::change)). It never goes back.
     fn set_durable_lsn(&self, lsn: u64) -> Operation<Self, ()> {
-        Operation::new(self, Command::DurableLsn(lsn), |_, reply| {
-            matches!(reply, Reply::Done).then_some(())
-        })
+        Operation::new(self, Call::DurableLsn(lsn), |_, reply| reply.is_done().then_some(()))
     }
 
     /// Runs this on the core's thread, where pages of the buffer pool are read and changed in place without a latch: nothing else
@@ -212,7 +209,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// serves meanwhile.
     fn defrag(&self) -> Operation<Self, DefragReport> {
         Operation::new(self, Command::Defrag, |_, reply| match reply {
-            Reply::Defragged(report) => Some(report),
+            Reply::Answer(Answer::Defragged(report)) => Some(*report),
             _ => None,
         })
     }
@@ -221,7 +218,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// may, and the user that the volume's file belongs to.
     fn check(&self) -> Operation<Self, CheckReport> {
         Operation::new(self, Command::Check, |_, reply| match reply {
-            Reply::Checked(report) => Some(*report),
+            Reply::Answer(Answer::Checked(report)) => Some(*report),
             _ => None,
         })
     }
@@ -237,7 +234,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// All counters at one moment.
     fn metrics(&self) -> Operation<Self, Metrics> {
-        Operation::new(self, Command::Counters, |link: &Self, reply| match reply {
+        Operation::new(self, Call::Counters, |link: &Self, reply| match reply {
             Reply::Counters(counters, _) => {
                 let mut metrics = Metrics::from(*counters);
                 (metrics.link.bounced_requests, metrics.link.bounced_bytes) = link.bounced();
@@ -249,7 +246,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Counters of the engine.
     fn stats(&self) -> Operation<Self, Stats> {
-        Operation::new(self, Command::Counters, |_, reply| match reply {
+        Operation::new(self, Call::Counters, |_, reply| match reply {
             Reply::Counters(counters, _) => Some(counters.engine),
             _ => None,
         })
@@ -257,7 +254,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Counters of the page cache, if there is one.
     fn cache_stats(&self) -> Operation<Self, Option<CacheStats>> {
-        Operation::new(self, Command::Counters, |_, reply| match reply {
+        Operation::new(self, Call::Counters, |_, reply| match reply {
             Reply::Counters(counters, _) => Some(counters.cache),
             _ => None,
         })
@@ -265,7 +262,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// The backend that was chosen.
     fn backend(&self) -> Operation<Self, &'static str> {
-        Operation::new(self, Command::Counters, |_, reply| match reply {
+        Operation::new(self, Call::Counters, |_, reply| match reply {
             Reply::Counters(_, backend) => Some(backend),
             _ => None,
         })
@@ -362,7 +359,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Begins a command.
     #[doc(hidden)]
-    fn ask(&self, command: Box<Command>) -> std::result::Result<Self::Question, NotAsked>;
+    fn ask(&self, call: Box<Call>) -> std::result::Result<Self::Question, NotAsked>;
 
     /// Its answer, once, if it has come; else remembers whom to wake.
     #[doc(hidden)]
@@ -474,14 +471,14 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 /// A segment, where one was asked for.
 fn segment_of<L: Link>(_: &L, reply: Reply) -> Option<SegmentInfo> {
     match reply {
-        Reply::Segment(info) => Some(info),
+        Reply::Answer(Answer::Segment { info }) => Some(info),
         _ => None,
     }
 }
 
 fn account_of<L: Link>(_: &L, reply: Reply) -> Option<Account> {
     match reply {
-        Reply::Account(account) => Some(account),
+        Reply::Answer(Answer::Account(account)) => Some(account),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use baio_broker::control::{self, Begun, Command, Doing, Reply};
+use baio_broker::control::{self, Begun, Call, Doing, Reply};
 use baio_client::WaitPlace;
 use baio_engine::{Buffer, Doorbell, Errno, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
@@ -330,11 +330,11 @@ impl Link for Local {
 
     type Question = Question;
 
-    fn ask(&self, command: Box<Command>) -> std::result::Result<Question, NotAsked> {
-        if command.needs_a_slot() && self.is_full() {
-            return Err(NotAsked::Full(command));
+    fn ask(&self, call: Box<Call>) -> std::result::Result<Question, NotAsked> {
+        if call.needs_a_slot() && self.is_full() {
+            return Err(NotAsked::Full(call));
         }
-        let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *command)));
+        let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *call)));
         self.call_driver();
         self.wake(); // What it did may have ended others.
         match begun {

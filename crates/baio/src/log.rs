@@ -18,7 +18,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_storage::log::{
     Appender, LogAnswer, LogError, LogOptions, LogRequest, LogStart, LogUsage, Lsn, Recovered, Retained,
 };
@@ -138,7 +138,7 @@ impl<L: Link> Opened<L> {
 
     fn start_log(&self, start: LogStart, options: &LogOptions) -> Operation<L, Log<L>> {
         let (handle, options) = (self.handle(), *options);
-        self.ask(Command::StartLog { handle, start, options }, log_of)
+        self.ask(Call::StartLog { handle, start, options }, log_of)
     }
 
     /// Pages of it that are changed under an LSN ([`Pin::change`](crate::Pin::change)) wait for this log from now on, and for no other:
@@ -146,9 +146,7 @@ impl<L: Link> Opened<L> {
     /// ([`Link::set_durable_lsn`] is for a log of your own). It is so for all handles on it, until another log takes it over.
     pub fn set_log(&self, log: &Log<L>) -> Operation<L, ()> {
         let (handle, log) = (self.handle(), log.shared.held.id());
-        self.ask(Command::SetLog { handle, log }, |_, reply| {
-            matches!(reply, Reply::Done).then_some(())
-        })
+        self.ask(Call::SetLog { handle, log }, |_, reply| reply.is_done().then_some(()))
     }
 }
 
@@ -296,8 +294,8 @@ impl<L: Link> Log<L> {
 
     /// How it stands: its records, its space, its batches.
     pub fn usage(&self) -> Operation<L, LogUsage> {
-        let command = Command::LogUsage(self.shared.held.id());
-        self.shared.opened.ask(command, |_, reply| match reply {
+        let call = Call::LogUsage(self.shared.held.id());
+        self.shared.opened.ask(call, |_, reply| match reply {
             Reply::LogUsage(usage) => Some(*usage),
             _ => None,
         })
@@ -320,8 +318,8 @@ impl<L: Link> Log<L> {
         read: impl FnOnce(LogAnswer) -> Option<T> + Send + Sync + 'static,
     ) -> Operation<L, T> {
         let log = self.shared.held.id();
-        let command = Command::OnLog { log, request };
-        self.shared.opened.ask(command, |_, reply| match reply {
+        let call = Call::OnLog { log, request };
+        self.shared.opened.ask(call, |_, reply| match reply {
             Reply::OnLog(answer) => read(answer),
             _ => None,
         })

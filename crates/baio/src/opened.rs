@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use baio_broker::control::{Command, Hint, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_engine::{Buffer, Durability, Memory};
 use baio_storage::cache::Borrower;
 use baio_storage::cache::window::Pattern;
-use baio_storage::{Handle, Mode, Result, SegmentOp, SegmentRequest, Ticket};
+use baio_storage::{Answer, Command, Handle, Hint, Mode, Result, SegmentOp, SegmentRequest, Ticket};
 
 use crate::buffer::{IoBuf, IoBufMut};
 use crate::link::Link;
@@ -111,8 +111,9 @@ impl<L: Link> Opened<L> {
 
     /// Its size in bytes now.
     pub fn size(&self) -> Operation<L, u64> {
-        self.ask(Command::Size(self.handle()), |_, reply| match reply {
-            Reply::Count(bytes) => Some(bytes),
+        let handle = self.handle();
+        self.ask(Command::Size { handle }, |_, reply| match reply {
+            Reply::Answer(Answer::Count { value }) => Some(value),
             _ => None,
         })
     }
@@ -120,10 +121,10 @@ impl<L: Link> Opened<L> {
     /// An operation that keeps it open.
     pub(crate) fn ask<T>(
         &self,
-        command: Command,
+        call: impl Into<Call>,
         read: impl FnOnce(&Opened<L>, Reply) -> Option<T> + Send + Sync + 'static,
     ) -> Operation<L, T> {
-        Operation::trying(On::Opened(self.clone()), command, |on, reply| match on {
+        Operation::trying(On::Opened(self.clone()), call, |on, reply| match on {
             On::Opened(opened) => read(opened, reply).map(Ok),
             On::Link(_) => None,
         })
@@ -234,7 +235,7 @@ impl<L: Link> Opened<L> {
     {
         let handle = self.handle();
         self.ask(Command::Hint { handle, hint }, move |_, reply| match reply {
-            Reply::Count(count) => Some(read(count)),
+            Reply::Answer(Answer::Count { value }) => Some(read(value)),
             _ => None,
         })
     }
@@ -270,9 +271,7 @@ impl<L: Link> Opened<L> {
     /// ([`Link::set_durable_lsn`]).
     pub fn flush_to(&self, lsn: u64) -> Operation<L, ()> {
         let handle = self.handle();
-        self.ask(Command::FlushTo { handle, lsn }, |_, reply| {
-            matches!(reply, Reply::Done).then_some(())
-        })
+        self.ask(Call::FlushTo { handle, lsn }, |_, reply| reply.is_done().then_some(()))
     }
 
     pub(crate) fn borrower(&self) -> &Borrower {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_client::WaitPlace;
 use baio_storage::{Error, Fault, OperationName, Result, Watch};
 
@@ -52,7 +52,7 @@ impl<L: Link> On<L> {
 type Read<L, T> = Box<dyn FnOnce(&On<L>, Reply) -> Option<Result<T>> + Send + Sync>;
 
 enum Stage<L: Link> {
-    Fresh(Box<Command>),
+    Fresh(Box<Call>),
     Started(L::Question, Trace),
     Ended,
 }
@@ -67,24 +67,23 @@ impl<L: Link, T> Operation<L, T> {
     /// One on a link.
     pub(crate) fn new(
         link: &L,
-        command: Command,
+        call: impl Into<Call>,
         read: impl FnOnce(&L, Reply) -> Option<T> + Send + Sync + 'static,
     ) -> Operation<L, T> {
-        Operation::trying(On::Link(link.clone()), command, |on, reply| {
-            read(on.link(), reply).map(Ok)
-        })
+        Operation::trying(On::Link(link.clone()), call, |on, reply| read(on.link(), reply).map(Ok))
     }
 
     /// One whose answer is a result by itself.
     pub(crate) fn trying(
         on: On<L>,
-        command: Command,
+        call: impl Into<Call>,
         read: impl FnOnce(&On<L>, Reply) -> Option<Result<T>> + Send + Sync + 'static,
     ) -> Operation<L, T> {
+        let call = call.into();
         Operation {
             on,
-            what: command.name(),
-            stage: Stage::Fresh(Box::new(command)),
+            what: call.name(),
+            stage: Stage::Fresh(Box::new(call)),
             read: Some(Box::new(read)),
             place: None,
         }
@@ -93,8 +92,8 @@ impl<L: Link, T> Operation<L, T> {
     /// The same under a name: asked for again under it, it is recognised and not done twice ([`OperationName`]). For creates, deletes,
     /// resizes and renames, before they begin; for others it means nothing.
     pub fn named(mut self, name: OperationName) -> Operation<L, T> {
-        if let Stage::Fresh(command) = &mut self.stage {
-            command.give_name(name);
+        if let Stage::Fresh(call) = &mut self.stage {
+            call.give_name(name);
         }
         self
     }
@@ -102,10 +101,9 @@ impl<L: Link, T> Operation<L, T> {
     /// The same, and how far it is, for whoever shows it: of creates, resizes, lists and defragmentations. Before it begins.
     pub fn watched(mut self) -> (Operation<L, T>, Watch) {
         let watch = Watch::default();
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Fresh(command) => Stage::Fresh(Box::new(Command::Watched(command, watch.clone()))),
-            begun => begun,
-        };
+        if let Stage::Fresh(call) = &mut self.stage {
+            call.watch(&watch);
+        }
         (self, watch)
     }
 
@@ -118,12 +116,12 @@ impl<L: Link, T> Operation<L, T> {
         link.block_on(self)?
     }
 
-    fn start(&mut self, command: Box<Command>, context: &mut Context<'_>) -> Poll<Result<T>> {
+    fn start(&mut self, call: Box<Call>, context: &mut Context<'_>) -> Poll<Result<T>> {
         if !self.on.link().is_driven() {
             let fault = self.on.link().refusal().unwrap_or(Fault::NobodyDrives);
             return Poll::Ready(Err(self.failed(fault)));
         }
-        match self.on.link().ask(command) {
+        match self.on.link().ask(call) {
             Ok(question) => {
                 // It may do without the place that it waited for.
                 self.leave_room();
@@ -131,10 +129,10 @@ impl<L: Link, T> Operation<L, T> {
                 self.look(question, trace, context)
             }
             Err(NotAsked::Refused(fault)) => Poll::Ready(Err(self.failed(fault))),
-            Err(NotAsked::Full(command)) => {
+            Err(NotAsked::Full(call)) => {
                 let link = self.on.link();
                 link.wake_when_room(&mut self.place, context.waker(), None);
-                self.stage = Stage::Fresh(command);
+                self.stage = Stage::Fresh(call);
                 Poll::Pending
             }
         }
@@ -183,7 +181,7 @@ impl<L: Link, T> Future for Operation<L, T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let this = self.get_mut();
         let polled = match std::mem::replace(&mut this.stage, Stage::Ended) {
-            Stage::Fresh(command) => this.start(command, context),
+            Stage::Fresh(call) => this.start(call, context),
             Stage::Started(question, trace) => this.look(question, trace, context),
             Stage::Ended => Poll::Ready(Err(this.failed(Fault::Stale))),
         };

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_storage::cache::{CacheError, LentPages};
 use baio_storage::{Core, Error, Fault, Handle, HeldPage, Result};
 
@@ -118,7 +118,7 @@ fn try_on_core<L: Link, T: Send + 'static>(
     run: impl FnOnce(&mut Core) -> Result<T> + Send + Sync + 'static,
 ) -> Operation<L, T> {
     let run = move |core: &mut Core| -> Box<dyn Any + Send> { Box::new(run(core)) };
-    Operation::trying(on, Command::Run(Box::new(run)), |_, reply| match reply {
+    Operation::trying(on, Call::Run(Box::new(run)), |_, reply| match reply {
         Reply::Ran(Ok(value)) => value.downcast().ok().map(|value| *value),
         Reply::Ran(Err(panic)) => std::panic::resume_unwind(panic),
         _ => None,
@@ -173,8 +173,8 @@ impl<L: Link> Pin<L> {
     /// Waits until the page can be changed under this LSN, and counts it as changed.
     pub fn changeable(&self, lsn: u64) -> Operation<L, ()> {
         let held = Arc::clone(&self.held);
-        self.opened.ask(Command::ChangeLater { held, lsn }, |_, reply| {
-            matches!(reply, Reply::Done).then_some(())
+        self.opened.ask(Call::ChangeLater { held, lsn }, |_, reply| {
+            reply.is_done().then_some(())
         })
     }
 
@@ -200,7 +200,7 @@ impl<L: Link> Opened<L> {
 
     fn pin_by(&self, page: u64, new: Option<u64>) -> Operation<L, Pin<L>> {
         let handle = self.handle();
-        self.ask(Command::Pin { handle, page, new }, |opened, reply| match reply {
+        self.ask(Call::Pin { handle, page, new }, |opened, reply| match reply {
             Reply::Pinned(held) => Some(Pin {
                 opened: opened.clone(),
                 held: Arc::new(held),

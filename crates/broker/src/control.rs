@@ -1,105 +1,31 @@
-//! What is asked besides requests, in the words of a core. How a core begins it and tells its end is in `control/doing.rs`.
+//! What is asked besides requests. How a core begins it and tells its end is in `control/doing.rs`.
 //!
-//! Every link hands the same [`Command`] to [`begin`]: the one in the caller's thread at once, the service when it has taken
-//! it from the ring. Within one process commands travel as values through the exchange, announced by a control entry in the
-//! ring. Between processes they are messages on the socket (`host/ask.rs`), checked before they become commands; what
-//! runs code of the client ([`Command::Run`]) is for one process only.
+//! What can be asked of every core is a [`Command`] of `baio-words`, the same on every link: the one in the caller's thread begins it at once,
+//! the service when it has taken it from the exchange (announced by a control entry in the ring), and a broker when it has read it from its
+//! socket. A [`Call`] is that, and what is for one process only: files, pinned pages, logs of the core, code of the caller's.
 
 use std::any::Any;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use baio_engine::{File, Memory, Open};
-use baio_storage::cache::window::Pattern;
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogStart, LogUsage};
 use baio_storage::{
-    Access, Account, CheckReport, Core, Counters, CreateOptions, DefragReport, Handle, HeldFreeze, HeldLog, HeldPage,
-    Limits, LogClaim, LogId, OperationName, OwnershipChange, ResizeOptions, Result, SegmentInfo, VolumeView, Watch,
-    log_request_name,
+    Access, Answer, Command, Core, Counters, Handle, HeldFreeze, HeldLog, HeldPage, LogId, OperationName, Result,
+    Watch, log_request_name,
 };
-use baio_words::session::StatusWords;
 
 mod doing;
 mod waiting;
 
 pub use self::doing::{Begun, Doing, begin};
 
-/// What is asked.
-pub enum Command {
-    /// Make a segment.
-    Create {
-        /// Whose.
-        owner_uid: u32,
-        /// Its name.
-        name: String,
-        /// What it is to be like.
-        options: CreateOptions,
-        /// What its caller calls it.
-        operation: OperationName,
-    },
-    /// Delete a segment.
-    Delete {
-        /// Whose.
-        owner_uid: u32,
-        /// Its name.
-        name: String,
-        /// What its caller calls it.
-        operation: OperationName,
-    },
-    /// Give a segment another size.
-    Resize {
-        /// Whose.
-        owner_uid: u32,
-        /// Its name.
-        name: String,
-        /// What it is to be like.
-        options: ResizeOptions,
-        /// What its caller calls it.
-        operation: OperationName,
-    },
-    /// Give a segment another name.
-    Rename {
-        /// Whose.
-        owner_uid: u32,
-        /// Its name.
-        old: String,
-        /// Its new name.
-        new: String,
-        /// What its caller calls it.
-        operation: OperationName,
-    },
-    /// Give a segment another owner, group or mode.
-    ChangeOwnership {
-        /// Whose.
-        owner_uid: u32,
-        /// Its name.
-        name: String,
-        /// What becomes another.
-        change: OwnershipChange,
-        /// What its caller calls it.
-        operation: OperationName,
-    },
-    /// Open a segment.
-    Open {
-        /// Whose.
-        owner_uid: u32,
-        /// Its name.
-        name: String,
-        /// To do what.
-        access: Access,
-    },
-    /// Open this segment and no other, whatever its name is now.
-    OpenKnown {
-        /// Whose it is.
-        owner_uid: u32,
-        /// The name that it had.
-        name: String,
-        /// How it is to be used.
-        access: Access,
-        /// Which it is.
-        uuid: [u8; 16],
-    },
+/// What is asked of a core of this process.
+pub enum Call {
+    /// What any core can be asked.
+    Command(Command),
+    /// The same, and how far it is.
+    Watched(Command, Watch),
     /// Open a plain file, as the process of the core may.
     OpenFile {
         /// Where.
@@ -116,41 +42,8 @@ pub enum Command {
         /// To do what.
         access: Access,
     },
-    /// The segments that the client may see.
-    List,
-    /// The volume as it is now.
-    Info,
-    /// What an owner holds and may hold.
-    Quota {
-        /// Who.
-        uid: u32,
-    },
-    /// Set what an owner may hold.
-    SetQuota {
-        /// Who.
-        uid: u32,
-        /// In blocks and segments.
-        limits: Limits,
-    },
-    /// Move segments towards the beginning of the volume, so that what is free is one run.
-    Defrag,
-    /// Read every copy of all metadata and compare, while the volume serves.
-    Check,
-    /// Keep the volume still, for a copy of its file.
-    Freeze,
     /// All counters, and the backend's name.
     Counters,
-    /// Who uses a broker, and how much.
-    Status,
-    /// Bytes behind a handle.
-    Size(Handle),
-    /// How a file or segment will be used.
-    Hint {
-        /// Which.
-        handle: Handle,
-        /// How.
-        hint: Hint,
-    },
     /// Hold a page in the cache.
     Pin {
         /// Of which file or segment.
@@ -201,14 +94,8 @@ pub enum Command {
     },
     /// How an open log stands.
     LogUsage(LogId),
-    /// Have a segment for a log that is kept elsewhere.
-    ClaimLog(Handle),
-    /// Give it back: the handle of the claim.
-    ReleaseLog(Handle),
     /// Run this on the core's thread. It must not block, and cannot use a link of the core.
     Run(Run),
-    /// This command, and how far it is.
-    Watched(Box<Command>, Watch),
     /// End what is under way, close the volume, end.
     Close,
 }
@@ -216,47 +103,16 @@ pub enum Command {
 /// What runs on a core's thread.
 pub type Run = Box<dyn FnOnce(&mut Core) -> Box<dyn Any + Send> + Send + Sync>;
 
-/// How a file or segment will be used. Pages are of 4 KiB, number 0 is the first.
-#[derive(Clone, Debug)]
-pub enum Hint {
-    /// Bring these in.
-    Prefetch(Vec<Range<u64>>),
-    /// These will not be wanted again.
-    Drop(Range<u64>),
-    /// These stay.
-    Keep(Range<u64>),
-    /// These need not stay any more.
-    KeepNoMore(Range<u64>),
-    /// It will be read so.
-    Pattern(Pattern),
-}
-
 /// What is answered.
 pub enum Reply {
-    /// A segment as it is now.
-    Segment(SegmentInfo),
-    /// A handle on it.
-    Opened(Handle, SegmentInfo),
-    /// A handle on a file.
-    OpenedFile(Handle),
-    /// The segments.
-    Segments(Vec<SegmentInfo>),
-    /// What a defragmentation has done.
-    Defragged(DefragReport),
-    /// What a check has found.
-    Checked(Box<CheckReport>),
+    /// What any core can answer, but a freeze: that is `Frozen`.
+    Answer(Answer),
     /// The volume is still, until this is dropped.
     Frozen(HeldFreeze),
-    /// The volume.
-    Volume(VolumeView),
-    /// What an owner holds and may hold.
-    Account(Account),
+    /// A handle on a file.
+    OpenedFile(Handle),
     /// All counters, and the backend's name.
     Counters(Box<Counters>, &'static str),
-    /// Who uses a broker.
-    Status(StatusWords),
-    /// Bytes, or pages.
-    Count(u64),
     /// A held page, given back when this is dropped.
     Pinned(HeldPage),
     /// A log that was opened, wound down when this is dropped; and what was found.
@@ -265,15 +121,11 @@ pub enum Reply {
     OnLog(LogAnswer),
     /// How a log stands.
     LogUsage(Box<LogUsage>),
-    /// A segment is for a log of the caller's.
-    LogClaimed(LogClaim),
     /// What came of running something; `Err` is its panic.
     Ran(std::thread::Result<Box<dyn Any + Send>>),
-    /// It is done.
-    Done,
 }
 
-impl std::fmt::Debug for Command {
+impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -285,26 +137,38 @@ impl std::fmt::Debug for Reply {
     }
 }
 
-impl Command {
+impl From<Command> for Call {
+    fn from(command: Command) -> Call {
+        Call::Command(command)
+    }
+}
+
+impl Call {
     /// Is it a request of the buffer pool, which takes one of the core's slots?
     #[must_use]
     pub fn needs_a_slot(&self) -> bool {
-        matches!(
-            self,
-            Command::Pin { .. } | Command::FlushTo { .. } | Command::ChangeLater { .. }
-        )
+        matches!(self, Call::Pin { .. } | Call::FlushTo { .. } | Call::ChangeLater { .. })
+    }
+
+    /// The command that it is, watched or not.
+    pub fn command_mut(&mut self) -> Option<&mut Command> {
+        match self {
+            Call::Command(command) | Call::Watched(command, _) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// Has `watch` told how far it is, if it is something that can tell.
+    pub fn watch(&mut self, watch: &Watch) {
+        if let Call::Command(command) = self {
+            *self = Call::Watched(command.clone(), watch.clone());
+        }
     }
 
     /// Gives it a name, if it is an operation that can have one.
     pub fn give_name(&mut self, name: OperationName) {
-        match self {
-            Command::Create { operation, .. }
-            | Command::Delete { operation, .. }
-            | Command::Resize { operation, .. }
-            | Command::Rename { operation, .. }
-            | Command::ChangeOwnership { operation, .. } => *operation = name,
-            Command::Watched(command, _) => command.give_name(name),
-            _ => {}
+        if let Some(operation) = self.command_mut().and_then(Command::name_mut) {
+            *operation = name;
         }
     }
 
@@ -312,50 +176,42 @@ impl Command {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Command::Create { .. } => "create",
-            Command::Delete { .. } => "delete",
-            Command::Resize { .. } => "resize",
-            Command::Rename { .. } => "rename",
-            Command::ChangeOwnership { .. } => "change the ownership of",
-            Command::Open { .. } | Command::OpenKnown { .. } | Command::OpenFile { .. } | Command::AddFile { .. } => {
-                "open"
-            }
-            Command::List => "list",
-            Command::Info | Command::Counters | Command::Status => "stat",
-            Command::Quota { .. } => "show the quota",
-            Command::SetQuota { .. } => "set the quota",
-            Command::Defrag => "defragment",
-            Command::Check => "check",
-            Command::Freeze => "freeze",
-            Command::Size(_) => "measure",
-            Command::Hint { .. } => "hint",
-            Command::Pin { .. } => "pin",
-            Command::ChangeLater { .. } => "change",
-            Command::FlushTo { .. } => "flush",
-            Command::DurableLsn(_) => "note the durable LSN",
-            Command::StartLog { start, .. } => start.name(),
-            Command::OnLog { request, .. } => log_request_name(request),
-            Command::SetLog { .. } => "put under a log",
-            Command::LogUsage(_) => "look at the log in",
-            Command::ClaimLog(_) => "open the log in",
-            Command::ReleaseLog(_) => "close the log in",
-            Command::Run(_) => "run",
-            Command::Watched(command, _) => command.name(),
-            Command::Close => "close",
+            Call::Command(command) | Call::Watched(command, _) => command.operation(),
+            Call::OpenFile { .. } | Call::AddFile { .. } => "open",
+            Call::Counters => "stat",
+            Call::Pin { .. } => "pin",
+            Call::ChangeLater { .. } => "change",
+            Call::FlushTo { .. } => "flush",
+            Call::DurableLsn(_) => "note the durable LSN",
+            Call::StartLog { start, .. } => start.name(),
+            Call::OnLog { request, .. } => log_request_name(request),
+            Call::SetLog { .. } => "put under a log",
+            Call::LogUsage(_) => "look at the log in",
+            Call::Run(_) => "run",
+            Call::Close => "close",
         }
     }
 }
 
 /// What waits in the exchange.
-pub type Parcel = baio_ring::exchange::Parcel<Memory, Command, Result<Reply>>;
+pub type Parcel = baio_ring::exchange::Parcel<Memory, Call, Result<Reply>>;
 
 impl Reply {
+    /// It is done.
+    pub const DONE: Reply = Reply::Answer(Answer::Done);
+
+    /// Is that all it says?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self, Reply::Answer(Answer::Done))
+    }
+
     /// The handle that it gives: to be closed when nobody takes it.
     #[must_use]
     pub fn handle(&self) -> Option<Handle> {
         match self {
-            Reply::Opened(handle, _) | Reply::OpenedFile(handle) => Some(*handle),
-            Reply::LogClaimed(claim) => Some(claim.handle),
+            Reply::Answer(answer) => answer.handle(),
+            Reply::OpenedFile(handle) => Some(*handle),
             _ => None,
         }
     }

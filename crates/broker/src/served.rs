@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use baio_engine::{Errno, Memory, SetupError, Wait};
+use baio_engine::{Errno, Memory, Wait};
 use baio_storage::{Core, Error, Result};
 use baio_words::Failure;
 use baio_words::entry::{Completion, Tag};
@@ -13,15 +13,6 @@ use crate::seat::HELD_PATIENCE;
 
 // Who is held by a hung device waits no longer than who drops its core.
 const _: () = assert!(HELD_PATIENCE.as_secs() == Core::DROP_PATIENCE.as_secs());
-
-/// A core is asked for what only a broker has.
-pub(crate) fn no_broker(core: &Core) -> Error {
-    let name = core.volume_name();
-    let fault = SetupError::new("show the clients of", name.clone(), Errno::EOPNOTSUPP)
-        .need("a link to a broker")
-        .cure("connect to one (`Remote::connect`), or look at this link's own counters");
-    Error::new("show the clients of", name, fault)
-}
 
 /// The next end, in the order in which they came, with the request's memory. Its tag is [`tag_of`] the request's.
 pub(crate) fn next_end(core: &mut Core) -> Option<(Completion, Memory)> {

@@ -22,7 +22,7 @@ use baio_words::entry::{COMPLETION_WORDS, HandleWords, Limits, Place, SUBMISSION
 use baio_words::{Handle, Identity};
 
 use crate::connection::{Between, Connection};
-use crate::control::{self, Begun, Command, Doing, Parcel, Reply};
+use crate::control::{self, Begun, Call, Doing, Parcel, Reply};
 use crate::seat::{Border, Other, Ration, Seat, answered};
 use crate::served;
 
@@ -328,8 +328,8 @@ impl Service {
         Ok(self.seat.end(answered(tag), Memory::None).1?)
     }
 
-    fn command(&mut self, tag: Tag, command: Command) -> Result<(), End> {
-        match control::begin(&mut self.core, self.identity, command) {
+    fn command(&mut self, tag: Tag, call: Call) -> Result<(), End> {
+        match control::begin(&mut self.core, self.identity, call) {
             Begun::Doing(operation) => self.operations.push((tag, operation)),
             Begun::Answered(answer) => return self.reply(tag, answer),
             Begun::Close => {
@@ -359,7 +359,7 @@ impl Service {
         let Service {
             core, shared, mut seat, ..
         } = self;
-        let closed = served::close(core).map(|()| Reply::Done);
+        let closed = served::close(core).map(|()| Reply::DONE);
         if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(closed))) {
             return Err(Violation::Exchange(tag.index).into());
         }

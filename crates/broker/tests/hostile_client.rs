@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
+use baio_storage::{Answer, Command};
 use baio_words::Failure;
 use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
 use support::machine::{Machine, SLOTS};
@@ -41,7 +42,7 @@ fn a_correct_client_is_served() {
     (far.op, far.offset) = (Op::Write, u64::MAX);
     client.send(&far.encode());
     assert_eq!(client.next().unwrap().result, Err(Failure::Beyond { size: 64 << 10 }));
-    assert!(matches!(client.ask(Command::Close), Reply::Done));
+    assert!(client.ask(Call::Close).is_done());
     assert!(client.next().is_none());
 }
 
@@ -145,8 +146,8 @@ fn cancelling_what_is_not_there_is_harmless() {
         }
         .encode(),
     );
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
-    assert!(matches!(client.ask(Command::Close), Reply::Done));
+    assert!(matches!(client.ask(Command::Info), Reply::Answer(Answer::Volume(_))));
+    assert!(client.ask(Call::Close).is_done());
 }
 
 #[test]
@@ -214,14 +215,14 @@ fn a_client_that_never_stops_submitting_gets_one_ring_full_a_round() {
         }
         // Another place than that of the command which is being answered.
         let place = 1 + commands % 2;
-        let command = Parcel::Command(Box::new(Command::Counters));
-        assert!(shared.exchange.put(place, command));
+        let call = Parcel::Command(Box::new(Call::Counters));
+        assert!(shared.exchange.put(place, call));
         let command = Submission::new(Op::Control, tag(place)).encode();
         ring.push(&mut cursor, &command).unwrap();
         let _ = ring.publish(&cursor);
         pushed += batch;
     });
-    assert!(matches!(client.ask(Command::Counters), Reply::Counters(..)));
+    assert!(matches!(client.ask(Call::Counters), Reply::Counters(..)));
     for command in 1..=BATCHES {
         assert_eq!(client.next().unwrap().tag, tag(1 + command % 2));
     }
@@ -235,5 +236,5 @@ fn a_client_that_never_stops_submitting_gets_one_ring_full_a_round() {
     client.submissions = Cursor::starting_at(4 + BATCHES * batch);
     machine.hangs(false);
     assert_eq!(client.next().unwrap().tag, tag(SLOTS));
-    assert!(matches!(client.ask(Command::Close), Reply::Done));
+    assert!(client.ask(Call::Close).is_done());
 }

@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use baio_ring::bell::FarBell;
-use baio_words::session::{Answer, DOORBELL, FromBroker, MESSAGE_MAX, Question, SegmentWords};
+use baio_words::SegmentInfo;
+use baio_words::session::{Answer, DOORBELL, FromBroker, MESSAGE_MAX, Question};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno as Said;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
@@ -63,7 +64,7 @@ pub struct Wire {
 #[derive(Debug)]
 struct Post {
     /// Sent, and not answered yet; with the pieces of an answer that has come in part.
-    asked: HashMap<u32, Vec<SegmentWords>>,
+    asked: HashMap<u32, Vec<SegmentInfo>>,
     /// What lets others end, not sent yet: it waits for no answer. All that were asked may wait for just that.
     urgent: VecDeque<(u32, Vec<u8>)>,
     /// Not sent yet.

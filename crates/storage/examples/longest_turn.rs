@@ -65,10 +65,10 @@ fn measure(path: &Path, (bytes, segments): (u64, u64), backend: Choice) -> Resul
     timed(&mut core, "delete", |core| core.begin_delete(ME, 0, "lazy"))?;
     fill(&mut core, segments)?;
     let answer = timed(&mut core, "list", |core| core.begin_list(ME))?;
-    if let Answer::Segments(listed) = answer {
+    if let Answer::Segments { infos: listed, .. } = answer {
         println!("  {} segments", listed.len());
     }
-    if let Answer::Frozen(id) = timed(&mut core, "freeze", |core| core.begin_freeze(ME))? {
+    if let Answer::Frozen { freeze: id } = timed(&mut core, "freeze", |core| core.begin_freeze(ME))? {
         core.thaw(id);
     }
     timed(&mut core, "check", |core| core.begin_check(ME))?;

@@ -50,6 +50,7 @@ fn seeded_bug(name: &str) -> bool {
 }
 
 pub use crate::core::Core;
+pub use crate::core::commands::Begun;
 pub use crate::core::counters::{Counters, LogCounters, RequestCounters, VolumeCounters};
 pub use crate::core::logs::{HeldLog, LogClaim, LogId, LogQuestion, LogReply, log_request_name};
 pub use crate::core::looks::StillVolume;
@@ -57,8 +58,7 @@ pub use crate::core::pool::Pinning;
 pub use crate::core::{HeldFreeze, HeldPage};
 pub use crate::core::{OperationId, Watch};
 pub use crate::operation::defrag::{DefragProgress, DefragReport, Unmoved};
-pub use crate::operation::freeze::FreezeId;
-pub use baio_words::{Access, Identity, OwnershipChange, Sight};
+pub use baio_words::{Access, Command, Hint, Identity, OwnershipChange, Sight};
 pub use error::{Error, ErrorContext, Fault, Result};
 pub use operation::create::{CreateOptions, NO_GROUP};
 pub use operation::fill::Zeroing;

@@ -115,6 +115,13 @@ impl From<Handle> for HandleWords {
     }
 }
 
+/// A name as a peer says it: nobody's, until it was found in a table.
+impl From<HandleWords> for Handle {
+    fn from(words: HandleWords) -> Handle {
+        Handle::from_parts(0, words.index, words.generation)
+    }
+}
+
 impl From<Ticket> for Tag {
     fn from(ticket: Ticket) -> Tag {
         let (index, generation) = ticket.parts();

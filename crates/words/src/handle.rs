@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Names an opened segment or file. Valid on the core that gave it, until it is closed or its segment is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// Which core gave it: on another one it is a stranger.
+    /// Which core gave it: on another one it is a stranger. 0 is no core's.
     pub core: u32,
     /// Its place there.
     pub index: u32,

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use crate::codec::{record, words};
+
 /// A user, as the volume sees one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,6 +58,13 @@ pub struct OwnershipChange {
     /// The nine bits of the owner, the group and the others.
     pub mode: Option<u32>,
 }
+
+words!(Access, "an unknown access" { 0 Read, 1 Write });
+record!(OwnershipChange {
+    owner_uid,
+    owner_gid,
+    mode
+});
 
 impl OwnershipChange {
     /// Another mode, and nothing else.

@@ -1,5 +1,7 @@
 //! What tells a repeated operation from a new one.
 
+use crate::codec::record;
+
 /// What its caller calls an operation, and whether it was asked for before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationName {
@@ -29,3 +31,5 @@ impl OperationName {
         OperationName { id, is_repeat: true }
     }
 }
+
+record!(OperationName { id, is_repeat });

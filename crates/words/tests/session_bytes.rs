@@ -1,13 +1,13 @@
 //! The bytes of a session's messages, by example: fixed ones, the limits, and where each kind of nonsense is refused.
 
-use baio_words::entry::HandleWords;
 use baio_words::session::{
-    Answer, CheckWords, DefragWords, FINDING_TEXT_MAX, FINDINGS_MAX, Failed, FromBroker, FromClient, Hello, HintWords,
-    MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, OwnerWords, PatternWords, ProblemWords, Question, RANGES_MAX,
-    RepairWords, SegmentWords, StatusWords, TEXT_MAX, TooLong, UnmovedWords, VolumeWords, WARNINGS_MAX, WholeWords,
-    ZeroWords, cut,
+    Answer, FINDING_TEXT_MAX, FINDINGS_MAX, Failed, FromBroker, FromClient, Hello, MESSAGE_MAX, Malformed, NAME_MAX,
+    OWNERS_MAX, OwnerWords, Question, RANGES_MAX, StatusWords, TEXT_MAX, TooLong, WARNINGS_MAX, cut,
 };
-use baio_words::{Access, OperationName};
+use baio_words::{
+    Access, CheckReport, CreateOptions, DefragReport, Handle, Hint, Limits, OperationName, Pattern, Problem,
+    ProblemPlace, Repair, ResizeOptions, SegmentInfo, Unmoved, VolumeInfo, VolumeView, Zeroing,
+};
 
 #[test]
 fn a_doorbell_is_any_one_byte() {
@@ -49,8 +49,8 @@ fn names_and_lists_that_are_too_long_are_not_sent() {
     assert_eq!(open(1 << 20).encode(1), too_long("a name", 1 << 20, 255));
 
     let prefetch = |ranges: usize| Question::Hint {
-        handle: HandleWords::default(),
-        hint: HintWords::Prefetch(vec![0..1; ranges]),
+        handle: Handle::from_parts(0, 0, 0),
+        hint: Hint::Prefetch(vec![0..1; ranges]),
     };
     assert!(FromClient::decode(&prefetch(RANGES_MAX).encode(1).unwrap()).is_ok());
     assert_eq!(prefetch(1025).encode(1), too_long("a list of ranges", 1025, 1024));
@@ -66,7 +66,7 @@ fn names_and_lists_that_are_too_long_are_not_sent() {
 
     let segments = Answer::Segments {
         more: false,
-        infos: vec![SegmentWords::default(); 3000],
+        infos: vec![SegmentInfo::default(); 3000],
     };
     assert_eq!(segments.encode(1), too_long("a message", 13 + 3000 * 32, MESSAGE_MAX));
 }
@@ -98,12 +98,12 @@ fn texts_for_people_are_cut_between_characters() {
     assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
 
     let volume = |text: &str, warnings: usize| {
-        Answer::Volume(Box::new(VolumeWords {
-            whole: Some(WholeWords {
+        Answer::Volume(Box::new(VolumeView {
+            whole: Some(VolumeInfo {
                 warnings: vec![text.to_owned(); warnings],
-                ..WholeWords::default()
+                ..VolumeInfo::default()
             }),
-            ..VolumeWords::default()
+            ..VolumeView::default()
         }))
     };
     let bytes = volume(&text, WARNINGS_MAX + 1).encode(3).unwrap();
@@ -117,34 +117,36 @@ fn findings_are_cut_to_a_message() {
     let name = "n".repeat(NAME_MAX);
     let text = "é".repeat(1000);
     let short = cut(&text, FINDING_TEXT_MAX).to_owned();
-    let problem = |text: &str| ProblemWords {
-        kind: name.clone(),
-        object: text.to_owned(),
-        offset: u64::MAX,
+    let problem = |text: &str| Problem {
+        kind: "image-generation",
+        place: ProblemPlace {
+            object: text.to_owned(),
+            offset: u64::MAX,
+        },
         what: text.to_owned(),
-        repair: RepairWords::Lost,
+        repair: Repair::Lost,
     };
     let checked = |text: &str, count, untold| {
-        Answer::Checked(Box::new(CheckWords {
+        Answer::Checked(Box::new(CheckReport {
             problems: vec![problem(text); count],
             untold,
-            ..CheckWords::default()
+            ..CheckReport::default()
         }))
     };
     let bytes = checked(&text, FINDINGS_MAX + 5, 7).encode(3).unwrap();
     let answer = checked(&short, FINDINGS_MAX, 12);
     assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
 
-    let unmoved = |text: &str| UnmovedWords {
+    let unmoved = |text: &str| Unmoved {
         name: name.clone(),
         owner_uid: 1,
         why: text.to_owned(),
     };
     let defragged = |text: &str, count, untold| {
-        Answer::Defragged(Box::new(DefragWords {
+        Answer::Defragged(Box::new(DefragReport {
             unmoved: vec![unmoved(text); count],
             untold,
-            ..DefragWords::default()
+            ..DefragReport::default()
         }))
     };
     let bytes = defragged(&text, 1000, 0).encode(3).unwrap();
@@ -200,12 +202,8 @@ fn what_no_client_sends_is_refused_where_it_stands() {
         assert!(client(&bytes).is_ok());
         assert_eq!(client(&with(&bytes, at, value)), Err(place));
     };
-    let (blocks, segments) = (None, None);
-    let quota = Question::SetQuota {
-        uid: 1,
-        blocks,
-        segments,
-    };
+    let limits = Limits::default();
+    let quota = Question::SetQuota { uid: 1, limits };
     refused(quota, 12, 2, (12, "a bool that is neither 0 nor 1"));
     let open = Question::Open {
         owner_uid: 1,
@@ -217,21 +215,20 @@ fn what_no_client_sends_is_refused_where_it_stands() {
         operation: OperationName::NONE,
         owner_uid: 1,
         name: String::new(),
-        size_bytes: 0,
-        reserve_bytes: 0,
-        mode: 0,
-        group: None,
-        zero: ZeroWords::Lazy,
+        options: CreateOptions {
+            zero: Zeroing::Lazy,
+            ..CreateOptions::of_size(0)
+        },
     };
     refused(create, 52, 2, (52, "an unknown way to make zero"));
     let hint = |hint| Question::Hint {
-        handle: HandleWords::default(),
+        handle: Handle::from_parts(0, 0, 0),
         hint,
     };
-    let prefetch = hint(HintWords::Prefetch(vec![0..1; 4]));
+    let prefetch = hint(Hint::Prefetch(vec![0..1; 4]));
     refused(prefetch.clone(), 16, 5, (16, "an unknown hint"));
     refused(prefetch, 18, 5, (17, "more than 1024 ranges"));
-    let pattern = hint(HintWords::Pattern(PatternWords::Random));
+    let pattern = hint(Hint::Pattern(Pattern::Random));
     refused(pattern, 17, 3, (17, "an unknown pattern"));
 }
 
@@ -250,9 +247,9 @@ fn what_no_broker_sends_is_refused_where_it_stands() {
         infos: Vec::new(),
     };
     refused(segments, 12, 0xff, (13, ENDS));
-    let volume = VolumeWords {
-        whole: Some(WholeWords::default()),
-        ..VolumeWords::default()
+    let volume = VolumeView {
+        whole: Some(VolumeInfo::default()),
+        ..VolumeView::default()
     };
     let volume = Answer::Volume(Box::new(volume));
     let count = volume.encode(1).unwrap().len() - 4;
@@ -260,20 +257,22 @@ fn what_no_broker_sends_is_refused_where_it_stands() {
     let checked = Answer::Checked(Box::default());
     refused(checked.clone(), 8, 65, (8, "more than 64 findings"));
     refused(checked, 20, 2, (20, "a bool that is neither 0 nor 1"));
-    let problem = ProblemWords {
-        kind: String::new(),
-        object: String::new(),
-        offset: 0,
+    let problem = Problem {
+        kind: "image",
+        place: ProblemPlace {
+            object: String::new(),
+            offset: 0,
+        },
         what: String::new(),
-        repair: RepairWords::Lost,
+        repair: Repair::Lost,
     };
     let problems = vec![problem];
-    let one = Answer::Checked(Box::new(CheckWords {
+    let one = Answer::Checked(Box::new(CheckReport {
         problems,
-        ..CheckWords::default()
+        ..CheckReport::default()
     }));
-    refused(one.clone(), 26, 3, (26, "an unknown repair"));
-    refused(one, 15, 2, (14, "a finding of more than 256 bytes"));
+    refused(one.clone(), 31, 3, (31, "an unknown repair"));
+    refused(one, 20, 2, (19, "a finding of more than 256 bytes"));
     refused(Answer::Defragged(Box::default()), 56, 65, (56, "more than 64 findings"));
     let failed = Answer::Failed(Box::default());
     refused(failed.clone(), 15, 0x10, (16, ENDS));
@@ -287,11 +286,13 @@ fn the_bytes_are_those_of_the_tables() {
         operation: OperationName::again(*b"0123456789abcdef"),
         owner_uid: 1000,
         name: "logs".to_owned(),
-        size_bytes: 1 << 20,
-        reserve_bytes: 1 << 21,
-        mode: 0o640,
-        group: Some(100),
-        zero: ZeroWords::Lazy,
+        options: CreateOptions {
+            size_bytes: 1 << 20,
+            reserve_bytes: 1 << 21,
+            mode: 0o640,
+            group: Some(100),
+            zero: Zeroing::Lazy,
+        },
     };
     let mut expected = vec![0x01, 0x01, 0, 0, 0x09, 0, 0, 0];
     expected.extend(b"0123456789abcdef\x01");
@@ -305,15 +306,32 @@ fn the_bytes_are_those_of_the_tables() {
     assert_eq!(create.encode(9).unwrap(), expected);
 
     let hint = Question::Hint {
-        handle: HandleWords {
-            index: 3,
-            generation: 5,
-        },
-        hint: HintWords::KeepNoMore(1..0x0200),
+        handle: Handle::from_parts(1, 3, 5),
+        hint: Hint::KeepNoMore(1..0x0200),
     };
     let mut expected = vec![0x0a, 0x01, 0, 0, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 5, 0, 0, 0, 3];
     expected.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0]);
     assert_eq!(hint.encode(u32::MAX).unwrap(), expected);
+
+    // One verb, and a kind for each of its halves: an older broker cuts what it is asked to resize.
+    let resize = |grows_only| Question::Resize {
+        operation: OperationName::NONE,
+        owner_uid: 1,
+        name: "a".to_owned(),
+        options: ResizeOptions {
+            size_bytes: 2,
+            reserve_bytes: Some(3),
+            grows_only,
+        },
+    };
+    for (grows_only, kind) in [(false, 0x03), (true, 0x29)] {
+        let mut expected = vec![kind, 0x01, 0, 0, 5, 0, 0, 0];
+        expected.extend([0; 17]);
+        expected.extend(b"\x01\0\0\0\x01\0a\x02\0\0\0\0\0\0\0\x01\x03\0\0\0\0\0\0\0");
+        assert_eq!(resize(grows_only).encode(5).unwrap(), expected);
+        let (id, question) = (5, resize(grows_only));
+        assert_eq!(FromClient::decode(&expected), Ok(FromClient::Question { id, question }));
+    }
 
     let failed = Failed {
         code: "EACCES".to_owned(),

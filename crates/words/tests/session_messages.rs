@@ -3,16 +3,19 @@
 
 use std::ops::Range;
 
-use baio_words::entry::HandleWords;
 use baio_words::session::{
-    AccountWords, Answer, CheckWords, DefragWords, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX,
-    Malformed, OwnerWords, PatternWords, ProblemWords, Question, RepairWords, RingAt, SegmentWords, StatusWords,
-    UnmovedWords, VolumeWords, WARNINGS_MAX, Welcome, WholeWords, ZeroWords, pieces,
+    Answer, Failed, FromBroker, FromClient, Hello, MESSAGE_MAX, Malformed, OwnerWords, Question, RingAt, StatusWords,
+    WARNINGS_MAX, Welcome, pieces,
 };
-use baio_words::{Access, OperationName, OwnershipChange};
+use baio_words::{
+    Access, Account, CheckReport, CreateOptions, DefragReport, Handle, Hint, Limits, OperationName, OwnershipChange,
+    Pattern, Problem, ProblemPlace, Repair, ResizeOptions, SegmentInfo, Sight, Unmoved, Usage, VolumeInfo, VolumeView,
+    Zeroing,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
 
 fn name() -> impl Strategy<Value = String> {
     vec(prop_oneof![Just('a'), Just('é'), any::<char>()], 0..60).prop_map(|chars| chars.into_iter().collect())
@@ -22,8 +25,9 @@ fn access() -> impl Strategy<Value = Access> {
     prop_oneof![Just(Access::Read), Just(Access::Write)]
 }
 
-fn handle() -> impl Strategy<Value = HandleWords> {
-    (any::<u32>(), any::<u32>()).prop_map(|(index, generation)| HandleWords { index, generation })
+/// As it comes over a border: nobody's yet.
+fn handle() -> impl Strategy<Value = Handle> {
+    (any::<u32>(), any::<u32>()).prop_map(|(index, generation)| Handle::from_parts(0, index, generation))
 }
 
 fn range() -> impl Strategy<Value = Range<u64>> {
@@ -34,18 +38,14 @@ fn limit() -> impl Strategy<Value = Option<u64>> {
     option::of(any::<u64>())
 }
 
-fn hint() -> impl Strategy<Value = HintWords> {
-    let pattern = prop_oneof![
-        Just(PatternWords::Unknown),
-        Just(PatternWords::Sequential),
-        Just(PatternWords::Random)
-    ];
+fn hint() -> impl Strategy<Value = Hint> {
+    let pattern = prop_oneof![Just(Pattern::Unknown), Just(Pattern::Sequential), Just(Pattern::Random)];
     prop_oneof![
-        vec(range(), 0..20).prop_map(HintWords::Prefetch),
-        range().prop_map(HintWords::Drop),
-        range().prop_map(HintWords::Keep),
-        range().prop_map(HintWords::KeepNoMore),
-        pattern.prop_map(HintWords::Pattern),
+        vec(range(), 0..20).prop_map(Hint::Prefetch),
+        range().prop_map(Hint::Drop),
+        range().prop_map(Hint::Keep),
+        range().prop_map(Hint::KeepNoMore),
+        pattern.prop_map(Hint::Pattern),
     ]
 }
 
@@ -54,18 +54,20 @@ fn operation() -> impl Strategy<Value = OperationName> {
 }
 
 fn create() -> impl Strategy<Value = Question> {
-    let zero = prop_oneof![Just(ZeroWords::Written), Just(ZeroWords::Lazy)];
+    let zero = prop_oneof![Just(Zeroing::Written), Just(Zeroing::Lazy)];
     let of = (operation(), any::<u32>(), name(), any::<[u64; 2]>(), any::<u32>());
     (of, option::of(any::<u32>()), zero).prop_map(|((operation, owner_uid, name, bytes, mode), group, zero)| {
         Question::Create {
             operation,
             owner_uid,
             name,
-            size_bytes: bytes[0],
-            reserve_bytes: bytes[1],
-            mode,
-            group,
-            zero,
+            options: CreateOptions {
+                size_bytes: bytes[0],
+                reserve_bytes: bytes[1],
+                zero,
+                mode,
+                group,
+            },
         }
     })
 }
@@ -80,19 +82,15 @@ fn change() -> impl Strategy<Value = Question> {
                 owner_uid,
                 name,
             },
-            1 => Question::Resize {
+            1 | 2 => Question::Resize {
                 operation,
                 owner_uid,
                 name,
-                size_bytes,
-                reserve_bytes,
-            },
-            2 => Question::Grow {
-                operation,
-                owner_uid,
-                name,
-                size_bytes,
-                reserve_bytes,
+                options: ResizeOptions {
+                    size_bytes,
+                    reserve_bytes,
+                    grows_only: which == 2,
+                },
             },
             3 => Question::ChangeOwnership {
                 operation,
@@ -129,8 +127,7 @@ fn question() -> impl Strategy<Value = Question> {
         any::<u32>().prop_map(|uid| Question::Quota { uid }),
         (any::<u32>(), limit(), limit()).prop_map(|(uid, blocks, segments)| Question::SetQuota {
             uid,
-            blocks,
-            segments
+            limits: Limits { blocks, segments },
         }),
         (handle(), hint()).prop_map(|(handle, hint)| Question::Hint { handle, hint }),
         Just(Question::Freeze),
@@ -156,51 +153,59 @@ fn question() -> impl Strategy<Value = Question> {
     ]
 }
 
-fn segment() -> impl Strategy<Value = SegmentWords> {
-    (name(), any::<[u32; 3]>(), any::<[u64; 2]>(), name()).prop_map(|(name, words, bytes, state)| SegmentWords {
-        name,
-        owner_uid: words[0],
-        owner_gid: words[1],
-        mode: words[2],
-        size_bytes: bytes[0],
-        reserve_bytes: bytes[1],
-        state,
+fn segment() -> impl Strategy<Value = SegmentInfo> {
+    (
+        name(),
+        any::<[u32; 3]>(),
+        any::<[u64; 2]>(),
+        select(SegmentInfo::STATES.to_vec()),
+    )
+        .prop_map(|(name, words, bytes, state)| SegmentInfo {
+            name,
+            owner_uid: words[0],
+            owner_gid: words[1],
+            mode: words[2],
+            size_bytes: bytes[0],
+            reserve_bytes: bytes[1],
+            state,
+            ..SegmentInfo::default()
+        })
+}
+
+fn account() -> impl Strategy<Value = Account> {
+    (any::<[u64; 2]>(), limit(), limit()).prop_map(|(used, blocks, segments)| Account {
+        used: Usage {
+            blocks: used[0],
+            segments: used[1],
+        },
+        limits: Limits { blocks, segments },
     })
 }
 
-fn account() -> impl Strategy<Value = AccountWords> {
-    (any::<[u64; 2]>(), limit(), limit()).prop_map(|(used, limit_blocks, limit_segments)| AccountWords {
-        used_blocks: used[0],
-        used_segments: used[1],
-        limit_blocks,
-        limit_segments,
-    })
-}
-
-fn whole() -> impl Strategy<Value = WholeWords> {
-    let of = (any::<[u8; 16]>(), any::<[u64; 6]>(), vec(name(), 0..=WARNINGS_MAX));
-    of.prop_map(|(uuid, words, warnings)| WholeWords {
-        uuid,
-        device_bytes: words[0],
-        data_at_bytes: words[1],
-        free_bytes: words[2],
-        largest_free_bytes: words[3],
-        segments: words[4],
-        segments_max: words[5],
-        warnings,
-    })
-}
-
-fn volume() -> impl Strategy<Value = VolumeWords> {
-    let own = (any::<[u32; 2]>(), any::<[u64; 2]>(), any::<bool>(), account());
-    (own, option::of(whole())).prop_map(|((words, bytes, clean, own), whole)| VolumeWords {
-        format_version: words[0],
-        block_size: words[1],
-        size_bytes: bytes[0],
-        size_bytes_max: bytes[1],
-        clean,
-        own,
-        whole,
+fn volume() -> impl Strategy<Value = VolumeView> {
+    let view = (any::<[u32; 2]>(), any::<[u64; 8]>(), any::<bool>(), any::<[u8; 16]>());
+    let (warnings, sight) = (
+        vec(name(), 0..=WARNINGS_MAX),
+        prop_oneof![Just(Sight::Whole), Just(Sight::Own)],
+    );
+    (view, warnings, sight, account()).prop_map(|((words, bytes, clean, uuid), warnings, sight, own)| {
+        let info = VolumeInfo {
+            uuid,
+            format_version: words[0],
+            block_size: words[1],
+            size_bytes: bytes[0],
+            size_bytes_max: bytes[1],
+            device_bytes: bytes[2],
+            data_at_bytes: bytes[3],
+            free_bytes: bytes[4],
+            largest_free_bytes: bytes[5],
+            segments: bytes[6],
+            segments_max: bytes[7],
+            clean,
+            in_use: None,
+            warnings,
+        };
+        info.seen_with(sight, own)
     })
 }
 
@@ -221,10 +226,10 @@ fn owner() -> impl Strategy<Value = OwnerWords> {
     })
 }
 
-fn defragged() -> impl Strategy<Value = DefragWords> {
+fn defragged() -> impl Strategy<Value = DefragReport> {
     let unmoved = (name(), any::<u32>(), name());
-    let unmoved = unmoved.prop_map(|(name, owner_uid, why)| UnmovedWords { name, owner_uid, why });
-    (vec(unmoved, 0..5), any::<[u64; 7]>()).prop_map(|(unmoved, words)| DefragWords {
+    let unmoved = unmoved.prop_map(|(name, owner_uid, why)| Unmoved { name, owner_uid, why });
+    (vec(unmoved, 0..5), any::<[u64; 7]>()).prop_map(|(unmoved, words)| DefragReport {
         moves: words[0],
         moved_segments: words[1],
         moved_bytes: words[2],
@@ -236,18 +241,23 @@ fn defragged() -> impl Strategy<Value = DefragWords> {
     })
 }
 
-fn checked() -> impl Strategy<Value = CheckWords> {
-    let repairs = vec![RepairWords::Repaired, RepairWords::Repairable, RepairWords::Lost];
-    let problem = (name(), name(), any::<u64>(), name(), proptest::sample::select(repairs));
-    let problem = problem.prop_map(|(kind, object, offset, what, repair)| ProblemWords {
+fn checked() -> impl Strategy<Value = CheckReport> {
+    let repairs = vec![Repair::Repaired, Repair::Repairable, Repair::Lost];
+    let kinds = select(Problem::KINDS.to_vec());
+    let problem = (kinds, name(), any::<u64>(), name(), select(repairs));
+    let problem = problem.prop_map(|(kind, object, offset, what, repair)| Problem {
         kind,
-        object,
-        offset,
+        place: ProblemPlace { object, offset },
         what,
         repair,
     });
     let of = (vec(problem, 0..5), any::<bool>(), any::<[u64; 10]>());
-    of.prop_map(|(problems, clean, words)| CheckWords {
+    of.prop_map(|(problems, clean, words)| CheckReport {
+        // Is not sent, but counted.
+        repaired: problems
+            .iter()
+            .filter(|problem| problem.repair == Repair::Repaired)
+            .count() as u64,
         problems,
         untold: words[0],
         clean,
@@ -294,7 +304,7 @@ fn answer() -> impl Strategy<Value = Answer> {
             Answer::OpenedKnown {
                 handle,
                 access,
-                info,
+                info: Box::new(info),
                 identity,
             }
         }),
@@ -398,6 +408,11 @@ fn broker_bytes(message: &FromBroker) -> Vec<u8> {
     }
 }
 
+/// Words of lists that a newer broker has longer are read as one: those have no form here.
+fn says_unknown(message: &FromBroker) -> bool {
+    format!("{message:?}").contains("\"unknown\"")
+}
+
 /// Whatever decodes has this one form, and what does not is refused at a byte of the message, or behind its last one.
 fn has_one_form(bytes: &[u8]) {
     let refused = |malformed: Malformed| assert!(malformed.at <= bytes.len(), "{malformed} of {}", bytes.len());
@@ -408,6 +423,7 @@ fn has_one_form(bytes: &[u8]) {
     }
     match FromBroker::decode(bytes) {
         Ok(FromBroker::Doorbell) => assert_eq!(bytes.len(), 1),
+        Ok(message) if says_unknown(&message) => {}
         Ok(message) => assert_eq!(broker_bytes(&message), bytes),
         Err(malformed) => refused(malformed),
     }
@@ -465,13 +481,13 @@ proptest! {
     }
 
     #[test]
-    fn the_pieces_of_a_list_are_the_list(lengths in vec((0usize..=255, 0usize..=255), 0..1000)) {
-        let infos = lengths.into_iter().map(|(name, state)| SegmentWords {
+    fn the_pieces_of_a_list_are_the_list(lengths in vec((0usize..=255, 0usize..3), 0..1000)) {
+        let infos = lengths.into_iter().map(|(name, state)| SegmentInfo {
             name: "n".repeat(name),
-            state: "s".repeat(state),
-            ..SegmentWords::default()
+            state: SegmentInfo::STATES[state],
+            ..SegmentInfo::default()
         });
-        let infos: Vec<SegmentWords> = infos.collect();
+        let infos: Vec<SegmentInfo> = infos.collect();
         let mut all = Vec::new();
         let mut ended = false;
         for piece in pieces(&infos) {
@@ -492,13 +508,13 @@ proptest! {
 #[test]
 fn a_piece_is_as_full_as_it_can_be() {
     // 100 bytes each with their lengths and words: 655 of them leave 23 bytes beside the 13 of header, `more` and count.
-    let info = SegmentWords {
+    let info = SegmentInfo {
         name: "n".repeat(100 - 36),
-        state: "live".to_owned(),
-        ..SegmentWords::default()
+        state: "live",
+        ..SegmentInfo::default()
     };
     let lengths =
-        |infos: &[SegmentWords]| -> Vec<usize> { pieces(infos).map(|piece| piece.encode(1).unwrap().len()).collect() };
+        |infos: &[SegmentInfo]| -> Vec<usize> { pieces(infos).map(|piece| piece.encode(1).unwrap().len()).collect() };
     assert_eq!(lengths(&vec![info.clone(); 655]), [13 + 65500]);
     assert_eq!(lengths(&vec![info.clone(); 656]), [13 + 65500, 13 + 100]);
     // One of them 23 bytes longer fills a message to its last byte; 24 are too many.

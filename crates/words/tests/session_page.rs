@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use baio_words::entry::{Completion, HandleWords, Limits, Op, Place, Submission, Tag};
 use baio_words::session::{
-    Answer, CheckWords, DefragWords, FEATURE_LOGS, FINDING_TEXT_MAX, FINDINGS_MAX, FromBroker, FromClient, Hello,
-    MESSAGE_MAX, NAME_MAX, OWNERS_MAX, ProblemWords, Question, RANGES_MAX, RepairWords, RingAt, SegmentWords, TEXT_MAX,
-    WARNINGS_MAX, Welcome,
+    Answer, FEATURE_LOGS, FINDING_TEXT_MAX, FINDINGS_MAX, FromBroker, FromClient, Hello, MESSAGE_MAX, NAME_MAX,
+    OWNERS_MAX, Question, RANGES_MAX, RingAt, TEXT_MAX, WARNINGS_MAX, Welcome,
 };
-use baio_words::{Access, CacheError, Caching, Durability, FEATURES, Failure, IoError, Mode};
+use baio_words::{
+    Access, CacheError, Caching, CheckReport, DefragReport, Durability, FEATURES, Failure, Handle, IoError, Mode,
+    Problem, ProblemPlace, Repair, SegmentInfo,
+};
 
 const PAGE: &str = include_str!("../../../docs/shm-protocol.md");
 
@@ -104,19 +106,19 @@ fn the_opening_of_the_example_is_what_the_code_says() {
     };
     assert_eq!(open.encode(7).unwrap(), example("open"));
     let opened = Answer::Opened {
-        handle: HandleWords {
-            index: 2,
-            generation: 5,
-        },
+        handle: Handle::from_parts(0, 2, 5),
         access: Access::Write,
-        info: SegmentWords {
+        info: SegmentInfo {
             name: "logs".to_owned(),
             owner_uid: 1000,
             owner_gid: 100,
             mode: 0o640,
             size_bytes: 1 << 20,
             reserve_bytes: 2 << 20,
-            state: "live".to_owned(),
+            state: "live",
+            // What is known of it and not sent.
+            start_block: 77,
+            uuid: [9; 16],
         },
     };
     assert_eq!(opened.encode(7).unwrap(), example("opened"));
@@ -125,14 +127,16 @@ fn the_opening_of_the_example_is_what_the_code_says() {
 #[test]
 fn the_check_of_the_example_is_what_the_code_says() {
     assert_eq!(Question::Check.encode(8).unwrap(), example("check"));
-    let problem = ProblemWords {
-        kind: "image".to_owned(),
-        object: "bucket 7".to_owned(),
-        offset: 0x9000,
+    let problem = Problem {
+        kind: "image",
+        place: ProblemPlace {
+            object: "bucket 7".to_owned(),
+            offset: 0x9000,
+        },
         what: "bad".to_owned(),
-        repair: RepairWords::Repairable,
+        repair: Repair::Repairable,
     };
-    let checked = Answer::Checked(Box::new(CheckWords {
+    let checked = Answer::Checked(Box::new(CheckReport {
         problems: vec![problem],
         untold: 0,
         clean: false,
@@ -141,10 +145,10 @@ fn the_check_of_the_example_is_what_the_code_says() {
         owners: 1,
         blocks: 4096,
         free_blocks: 4000,
-        ..CheckWords::default()
+        ..CheckReport::default()
     }));
     assert_eq!(checked.encode(8).unwrap(), example("checked"));
-    let defragged = Answer::Defragged(Box::new(DefragWords {
+    let defragged = Answer::Defragged(Box::new(DefragReport {
         moves: 1,
         moved_segments: 1,
         moved_bytes: 1 << 20,
@@ -160,14 +164,10 @@ fn the_check_of_the_example_is_what_the_code_says() {
 #[test]
 fn the_claim_of_the_example_is_what_the_code_says() {
     assert!(PAGE.contains(&format!("Feature 8 (bit 8, value `{FEATURE_LOGS:#x}`): [logs](#logs)")));
-    let (index, generation) = (2, 5);
-    let handle = HandleWords { index, generation };
+    let handle = Handle::from_parts(0, 2, 5);
     assert_eq!(Question::ClaimLog { handle }.encode(8).unwrap(), example("claim log"));
     let claimed = Answer::LogClaimed {
-        handle: HandleWords {
-            index: 3,
-            generation: 0,
-        },
+        handle: Handle::from_parts(7, 3, 0),
         size_bytes: 1 << 20,
         block_bytes: 512,
         flushes: true,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use baio_broker::control::Command;
+use baio_broker::control::Call;
 use baio_client::{ConnectError, Session, Wire, Wishes};
 use baio_ring::{Bell, Shared};
 use baio_words::session::{Answer, GOES_ON, Question};
@@ -206,7 +206,7 @@ fn open(wire: &Wire, known: &Known, until: Instant, still: &dyn Fn() -> bool) ->
     match wire.ask_alone(&question, until, still)? {
         Answer::OpenedKnown {
             handle, info, identity, ..
-        } if identity == known.uuid => Some(Ok((handle, info.name))),
+        } if identity == known.uuid => Some(Ok((handle.into(), info.name))),
         Answer::Failed(failed) => {
             let errno = Errno::from_raw(i32::try_from(failed.errno).unwrap_or(0));
             Some(Err(match errno {
@@ -220,24 +220,14 @@ fn open(wire: &Wire, known: &Known, until: Instant, still: &dyn Fn() -> bool) ->
 
 /// Makes a command that the former broker had one for the next. False: nobody knows whether it was done, and it has no name by which that
 /// could be seen.
-pub(super) fn may_ask_again(command: &mut Command) -> bool {
-    match command {
-        Command::Create { operation, .. }
-        | Command::Delete { operation, .. }
-        | Command::Resize { operation, .. }
-        | Command::Rename { operation, .. }
-        | Command::ChangeOwnership { operation, .. } => {
+pub(super) fn may_ask_again(call: &mut Call) -> bool {
+    // How far one is, no broker tells.
+    let Call::Command(command) = call else { return false };
+    match command.name_mut() {
+        Some(operation) => {
             *operation = OperationName::again(operation.id);
             operation.id != OperationName::NONE.id
         }
-        // These change nothing.
-        Command::Open { .. }
-        | Command::List
-        | Command::Info
-        | Command::Quota { .. }
-        | Command::Status
-        | Command::Size(_)
-        | Command::Hint { .. } => true,
-        _ => false,
+        None => command.only_looks(),
     }
 }

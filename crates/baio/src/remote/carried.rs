@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use baio_broker::Connection;
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_client::{Carrier, Unsynced};
 use baio_engine::{Arena, Doorbell, Memory};
 use baio_storage::{Handle, Outcome, Result};
@@ -78,7 +78,7 @@ impl Carried {
 
 impl Carrier for Carried {
     type Memory = Memory;
-    type Command = Command;
+    type Command = Call;
     type Reply = Result<Reply>;
 
     /// Lengths beyond 32 bits are refused by the engine; here they only must not look shorter.
@@ -109,9 +109,9 @@ impl Carrier for Carried {
         self.far().is_some()
     }
 
-    fn send(&self, tag: Tag, command: &Command) {
+    fn send(&self, tag: Tag, call: &Call) {
         if let Some(far) = self.far() {
-            far.send(tag, command);
+            far.send(tag, call);
         }
     }
 
@@ -169,8 +169,8 @@ impl Carrier for Carried {
         self.far()?.unsynced(handle)
     }
 
-    fn again(&self, command: &mut Command) -> bool {
-        again::may_ask_again(command)
+    fn again(&self, call: &mut Call) -> bool {
+        again::may_ask_again(call)
     }
 
     fn in_place_of(&self, memory: &Memory, op: SegmentOp) -> std::result::Result<Option<Memory>, Errno> {

@@ -8,25 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use baio_broker::control::{Command, Hint, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_client::{ConnectError, Session, Unsynced, Wire, Wishes};
 use baio_engine::{Arena, SetupError};
 use baio_ring::{Bell, FarBell, SessionMemory, Shared};
-use baio_storage::cache::window::Pattern;
-use baio_storage::{
-    Account, Error, Fault, Handle, HeldFreeze, Limits, LogClaim, Result, SegmentInfo, Usage, VolumeInfo, VolumeView,
-    Zeroing,
-};
+use baio_storage::{Command, Error, Fault, Handle, HeldFreeze, Hint, Result, SegmentInfo};
 use baio_words::entry::{HandleWords, Tag};
-use baio_words::session::{
-    AccountWords, Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, HintWords, PatternWords, Question, RANGES_MAX,
-    SegmentWords, VolumeWords, WholeWords, ZeroWords,
-};
+use baio_words::session::{Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, Question, RANGES_MAX};
 use baio_words::{Errno, RequestFault, next_number};
 
 use super::again::Again;
 use super::carried::{Between, Carried, Client, Way};
-use super::upkeep;
 
 /// The way to a broker.
 pub(super) struct Far {
@@ -247,9 +239,9 @@ impl Far {
     }
 
     /// A question's number is the place of its command, which is used by nothing else until it is answered.
-    pub(super) fn send(&self, tag: Tag, command: &Command) {
-        let name = command.name();
-        let asked = self.question(command).and_then(|question| {
+    pub(super) fn send(&self, tag: Tag, call: &Call) {
+        let name = call.name();
+        let asked = self.question(call).and_then(|question| {
             self.tags().insert(tag.index, tag.generation);
             let sent = self.wire.ask(tag.index, &question);
             sent.map_err(|long| Fault::BadSize(long.to_string()))
@@ -278,14 +270,15 @@ impl Far {
         }
     }
 
+    /// The answer with the handles of this process, and a freeze that thaws when it is dropped.
     fn reply(&self, answer: Answer) -> Result<Reply> {
-        Ok(match answer {
-            Answer::Done => Reply::Done,
-            Answer::Segment { info } => Reply::Segment(segment(info)),
-            Answer::Opened { handle, info, .. } => {
-                let handle = Handle::from_parts(self.core, handle.index, handle.generation);
-                Reply::Opened(handle, segment(info))
-            }
+        let own = |handle: Handle| Handle::from_parts(self.core, handle.index, handle.generation);
+        Ok(Reply::Answer(match answer {
+            Answer::Opened { handle, access, info } => Answer::Opened {
+                handle: own(handle),
+                access,
+                info,
+            },
             Answer::OpenedKnown {
                 handle,
                 access,
@@ -295,42 +288,40 @@ impl Far {
                 let Some(again) = &self.again else {
                     return Err(self.unasked());
                 };
-                let (owner_uid, name) = (info.owner_uid, info.name.clone());
-                let handle = again.handles().add(handle, owner_uid, &name, access, identity);
-                let info = SegmentInfo {
-                    uuid: identity,
-                    ..segment(info)
-                };
-                Reply::Opened(handle, info)
+                let handles = &mut again.handles();
+                Answer::Opened {
+                    handle: handles.add(handle.into(), info.owner_uid, &info.name, access, identity),
+                    access,
+                    info: SegmentInfo {
+                        uuid: identity,
+                        ..*info
+                    },
+                }
             }
-            Answer::Segments { infos, .. } => Reply::Segments(infos.into_iter().map(segment).collect()),
-            Answer::Volume(words) => Reply::Volume(volume(*words)),
-            Answer::Account(words) => Reply::Account(account(words)),
-            Answer::Count { value } => Reply::Count(value),
-            Answer::Frozen { freeze } => {
-                // The session may have ended by then, and its freezes with it.
-                let (wire, its) = (Arc::downgrade(&self.wire), self.wire.session());
-                Reply::Frozen(HeldFreeze::elsewhere(move || {
-                    if let Some(wire) = wire.upgrade().filter(|wire| wire.session() == its) {
-                        wire.tell(&Question::Thaw { freeze });
-                    }
-                }))
-            }
-            Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
-            Answer::Status(words) => Reply::Status(words),
-            Answer::Defragged(words) => Reply::Defragged(upkeep::defragged(*words)),
-            Answer::Checked(words) => Reply::Checked(Box::new(upkeep::checked(*words))),
             Answer::LogClaimed {
                 handle,
                 size_bytes,
                 block_bytes,
                 flushes,
-            } => {
-                let handle = Handle::from_parts(self.core, handle.index, handle.generation);
-                Reply::LogClaimed(LogClaim::new(handle, size_bytes, block_bytes, flushes))
+            } => Answer::LogClaimed {
+                handle: own(handle),
+                size_bytes,
+                block_bytes,
+                flushes,
+            },
+            Answer::Frozen { freeze } => {
+                // The session may have ended by then, and its freezes with it.
+                let (wire, its) = (Arc::downgrade(&self.wire), self.wire.session());
+                return Ok(Reply::Frozen(HeldFreeze::elsewhere(move || {
+                    if let Some(wire) = wire.upgrade().filter(|wire| wire.session() == its) {
+                        wire.tell(&Question::Thaw { freeze });
+                    }
+                })));
             }
+            Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
             Answer::HandedOn { .. } | Answer::Opening { .. } => return Err(self.unasked()),
-        })
+            same => same,
+        }))
     }
 
     fn unasked(&self) -> Error {
@@ -338,32 +329,38 @@ impl Far {
         Error::new("ask", self.name.clone(), fault)
     }
 
-    /// What a command asks of this broker, by its handles.
-    fn question(&self, command: &Command) -> std::result::Result<Question, Fault> {
-        let question = match command {
-            Command::Size(handle) => Question::Size {
-                handle: self.words(*handle)?,
-            },
-            Command::Hint { handle, hint } => Question::Hint {
-                handle: self.words(*handle)?,
-                hint: hint_words(hint),
-            },
+    /// What a call asks of this broker, by its handles.
+    fn question(&self, call: &Call) -> std::result::Result<Question, Fault> {
+        let Call::Command(command) = call else {
+            return Err(Fault::NotFar(of_one_process(call)));
+        };
+        let mut question = match command.clone() {
             Command::Open {
                 owner_uid,
                 name,
                 access,
             } if self.goes_on() => Question::OpenKnown {
-                owner_uid: *owner_uid,
-                name: name.clone(),
-                access: *access,
+                owner_uid,
+                name,
+                access,
                 identity: None,
             },
             // A log ends with its broker, and its claim with it.
-            Command::ClaimLog(_) if self.goes_on() => {
+            Command::ClaimLog { .. } if self.goes_on() => {
                 return Err(Fault::NotFar("a log, by a link that goes on with the next broker,"));
             }
-            command => question(command)?,
+            same => same,
         };
+        if let Some(handle) = question.handle_mut() {
+            *handle = self.words(*handle)?.into();
+        }
+        if let Question::Hint {
+            hint: Hint::Prefetch(pages),
+            ..
+        } = &mut question
+        {
+            pages.truncate(RANGES_MAX); // A hint: of too many ranges the first.
+        }
         match question.feature() & !self.features.load(Ordering::Relaxed) {
             0 => Ok(question),
             FEATURE_LOGS => Err(Fault::OlderBroker("a log")),
@@ -374,203 +371,18 @@ impl Far {
     }
 }
 
-/// What a command asks of a broker.
-fn question(command: &Command) -> std::result::Result<Question, Fault> {
-    Ok(match command {
-        Command::Create {
-            owner_uid,
-            name,
-            options,
-            operation,
-        } => Question::Create {
-            operation: *operation,
-            owner_uid: *owner_uid,
-            name: name.clone(),
-            size_bytes: options.size_bytes,
-            reserve_bytes: options.reserve_bytes,
-            mode: options.mode,
-            group: options.group,
-            zero: match options.zero {
-                Zeroing::Written => ZeroWords::Written,
-                Zeroing::Lazy => ZeroWords::Lazy,
-            },
-        },
-        Command::Delete {
-            owner_uid,
-            name,
-            operation,
-        } => Question::Delete {
-            operation: *operation,
-            owner_uid: *owner_uid,
-            name: name.clone(),
-        },
-        Command::Resize {
-            owner_uid,
-            name,
-            options,
-            operation,
-        } if options.grows_only => Question::Grow {
-            operation: *operation,
-            owner_uid: *owner_uid,
-            name: name.clone(),
-            size_bytes: options.size_bytes,
-            reserve_bytes: options.reserve_bytes,
-        },
-        Command::Resize {
-            owner_uid,
-            name,
-            options,
-            operation,
-        } => Question::Resize {
-            operation: *operation,
-            owner_uid: *owner_uid,
-            name: name.clone(),
-            size_bytes: options.size_bytes,
-            reserve_bytes: options.reserve_bytes,
-        },
-        Command::Rename {
-            owner_uid,
-            old,
-            new,
-            operation,
-        } => Question::Rename {
-            operation: *operation,
-            owner_uid: *owner_uid,
-            old: old.clone(),
-            new: new.clone(),
-        },
-        Command::ChangeOwnership {
-            owner_uid,
-            name,
-            change,
-            operation,
-        } => Question::ChangeOwnership {
-            operation: *operation,
-            owner_uid: *owner_uid,
-            name: name.clone(),
-            change: *change,
-        },
-        Command::Open {
-            owner_uid,
-            name,
-            access,
-        } => Question::Open {
-            owner_uid: *owner_uid,
-            name: name.clone(),
-            access: *access,
-        },
-        Command::List => Question::List,
-        Command::Info => Question::Info,
-        Command::Quota { uid } => Question::Quota { uid: *uid },
-        Command::SetQuota { uid, limits } => Question::SetQuota {
-            uid: *uid,
-            blocks: limits.blocks,
-            segments: limits.segments,
-        },
-        Command::Freeze => Question::Freeze,
-        Command::Defrag => Question::Defrag,
-        Command::Check => Question::Check,
-        Command::Status => Question::Status,
-        Command::Size(_) | Command::Hint { .. } | Command::OpenKnown { .. } => {
-            return Err(Fault::NotFar("this handle"));
-        }
-        Command::Watched(..) => return Err(Fault::NotFar("the progress of an operation")),
-        Command::OpenFile { .. } | Command::AddFile { .. } => return Err(Fault::NotFar("a plain file")),
-        Command::Counters => return Err(Fault::NotFar("a look at all counters")),
-        Command::Pin { .. } | Command::ChangeLater { .. } | Command::FlushTo { .. } => {
-            return Err(Fault::NotFar("a page held in the cache"));
-        }
-        Command::DurableLsn(_) | Command::SetLog { .. } => return Err(Fault::NotFar("a page that waits for a log")),
-        Command::ClaimLog(handle) => Question::ClaimLog {
-            handle: (*handle).into(),
-        },
-        Command::ReleaseLog(handle) => Question::ReleaseLog {
-            handle: (*handle).into(),
-        },
+/// What a broker is not asked: what it would need of this process.
+fn of_one_process(call: &Call) -> &'static str {
+    match call {
+        Call::Command(_) => "this question",
+        Call::Watched(..) => "the progress of an operation",
+        Call::OpenFile { .. } | Call::AddFile { .. } => "a plain file",
+        Call::Counters => "a look at all counters",
+        Call::Pin { .. } | Call::ChangeLater { .. } | Call::FlushTo { .. } => "a page held in the cache",
+        Call::DurableLsn(_) | Call::SetLog { .. } => "a page that waits for a log",
         // Kept by this process (`logs.rs`), and not sent.
-        Command::StartLog { .. } | Command::OnLog { .. } | Command::LogUsage(_) => {
-            return Err(Fault::NotFar("a log of this process"));
-        }
-        Command::Run(_) => return Err(Fault::NotFar("what runs on the core's thread")),
-        Command::Close => return Err(Fault::NotFar("the end of the service")),
-    })
-}
-
-fn hint_words(hint: &Hint) -> HintWords {
-    match hint {
-        // A hint: of too many ranges the first.
-        Hint::Prefetch(pages) => HintWords::Prefetch(pages.iter().take(RANGES_MAX).cloned().collect()),
-        Hint::Drop(pages) => HintWords::Drop(pages.clone()),
-        Hint::Keep(pages) => HintWords::Keep(pages.clone()),
-        Hint::KeepNoMore(pages) => HintWords::KeepNoMore(pages.clone()),
-        Hint::Pattern(pattern) => HintWords::Pattern(match pattern {
-            Pattern::Unknown => PatternWords::Unknown,
-            Pattern::Sequential => PatternWords::Sequential,
-            Pattern::Random => PatternWords::Random,
-        }),
-    }
-}
-
-fn segment(words: SegmentWords) -> SegmentInfo {
-    let known = ["live", "moving", "quarantined"]
-        .into_iter()
-        .find(|known| *known == words.state);
-    SegmentInfo {
-        name: words.name,
-        owner_uid: words.owner_uid,
-        owner_gid: words.owner_gid,
-        mode: words.mode,
-        size_bytes: words.size_bytes,
-        reserve_bytes: words.reserve_bytes,
-        // Where it lies is the broker's business.
-        start_block: 0,
-        state: known.unwrap_or("unknown"),
-        uuid: [0; 16],
-    }
-}
-
-fn account(words: AccountWords) -> Account {
-    Account {
-        used: Usage {
-            blocks: words.used_blocks,
-            segments: words.used_segments,
-        },
-        limits: Limits {
-            blocks: words.limit_blocks,
-            segments: words.limit_segments,
-        },
-    }
-}
-
-fn volume(words: VolumeWords) -> VolumeView {
-    let whole = words.whole.clone().map(|whole| info(&words, whole));
-    VolumeView {
-        format_version: words.format_version,
-        block_size: words.block_size,
-        size_bytes: words.size_bytes,
-        size_bytes_max: words.size_bytes_max,
-        clean: words.clean,
-        in_use: None,
-        own: account(words.own),
-        whole,
-    }
-}
-
-fn info(words: &VolumeWords, whole: WholeWords) -> VolumeInfo {
-    VolumeInfo {
-        uuid: whole.uuid,
-        format_version: words.format_version,
-        block_size: words.block_size,
-        size_bytes: words.size_bytes,
-        size_bytes_max: words.size_bytes_max,
-        device_bytes: whole.device_bytes,
-        free_bytes: whole.free_bytes,
-        largest_free_bytes: whole.largest_free_bytes,
-        segments: whole.segments,
-        segments_max: whole.segments_max,
-        clean: words.clean,
-        in_use: None,
-        data_at_bytes: whole.data_at_bytes,
-        warnings: whole.warnings,
+        Call::StartLog { .. } | Call::OnLog { .. } | Call::LogUsage(_) => "a log of this process",
+        Call::Run(_) => "what runs on the core's thread",
+        Call::Close => "the end of the service",
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_client::{Ended, WaitPlace};
 use baio_engine::{Buffer, CHUNK, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
@@ -150,7 +150,7 @@ impl Link for Remote {
             return left;
         }
         let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
-        let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
+        let Some(ticket) = client.begin_close(Box::new(Call::Close)) else {
             if let Some(fault @ (RequestFault::ServiceEnded | RequestFault::ServiceFailed(_))) = client.refusal() {
                 return Err(Error::new("close", client.name(), fault));
             }
@@ -195,19 +195,19 @@ impl Link for Remote {
 
     type Question = Asked;
 
-    fn ask(&self, command: Box<Command>) -> std::result::Result<Asked, NotAsked> {
+    fn ask(&self, call: Box<Call>) -> std::result::Result<Asked, NotAsked> {
         let client = self.client();
         if let Some(fault) = forked(client) {
             return Err(NotAsked::Refused(fault));
         }
         if self.is_far() {
-            if let Some(asked) = self.0.logs.ask(client, &command) {
+            if let Some(asked) = self.0.logs.ask(client, &call) {
                 return asked.map(Asked::Log);
             }
         }
-        let asked = client.command(command).map_err(|command| match client.refusal() {
+        let asked = client.command(call).map_err(|call| match client.refusal() {
             Some(fault) => NotAsked::Refused(fault.into()),
-            None => NotAsked::Full(command),
+            None => NotAsked::Full(call),
         });
         asked.map(Asked::Service)
     }

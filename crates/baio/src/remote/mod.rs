@@ -9,7 +9,6 @@
 //! | `link.rs` | the calls of every link |
 //! | `logs/` | durable logs in segments of a broker: kept in this process |
 //! | `status.rs` | who uses a broker, and how much |
-//! | `upkeep.rs` | what a broker tells of a defragmentation and a check |
 //! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
 //! The client's half of the connection is a crate of its own ([`baio_client`]).
@@ -24,7 +23,6 @@ mod handles;
 mod link;
 mod logs;
 mod status;
-mod upkeep;
 
 use std::fmt;
 use std::path::Path;
@@ -33,11 +31,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::thread::{JoinHandle, ThreadId};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::Reply;
 use baio_broker::{Setup, start};
 use baio_client::{Carrier, Ended, Session, Wishes};
 use baio_engine::Config;
-use baio_storage::{Core, Error, Fault, Identity, Outcome, Result};
+use baio_storage::{Answer, Command, Core, Error, Fault, Identity, Outcome, Result};
 use baio_words::RequestFault;
 use baio_words::session::GOES_ON;
 
@@ -285,7 +283,7 @@ impl Remote {
     /// Its operation fails with `EOPNOTSUPP` when there is no broker: counters of a link of one's own are [`crate::Link::metrics`].
     pub fn status(&self) -> Operation<Remote, BrokerStatus> {
         Operation::new(self, Command::Status, |_, reply| match reply {
-            Reply::Status(words) => Some(words.into()),
+            Reply::Answer(Answer::Status(words)) => Some(words.into()),
             _ => None,
         })
     }

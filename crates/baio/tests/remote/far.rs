@@ -499,7 +499,7 @@ fn close_ends_the_session_and_nothing_else() {
 /// A broker that dies with a write in its hands: its kernel may be at the memory still, so nobody gets that again.
 #[test]
 fn what_a_dead_broker_had_is_lent_no_more() {
-    use baio_words::session::{Answer, FromClient, SegmentWords, VERSION, Welcome};
+    use baio_words::session::{Answer, FromClient, VERSION, Welcome};
     use rustix::net::{
         AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
     };
@@ -542,9 +542,9 @@ fn what_a_dead_broker_had_is_lent_no_more() {
             panic!("no question")
         };
         let answer = Answer::Opened {
-            handle: baio_words::entry::HandleWords::default(),
+            handle: baio_words::entry::HandleWords::default().into(),
             access: Access::Write,
-            info: SegmentWords::default(),
+            info: baio::SegmentInfo::default(),
         };
         rustix::net::send(&socket, &answer.encode(id).unwrap(), flags).unwrap();
         dies.recv().unwrap();

@@ -4,14 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};
 
 use baio_storage::{
-    Answer, Core, Error, Fault, Handle, Identity, LogQuestion, LogReply, OperationId, Pinning, Result, Ticket,
+    self as storage, Answer, Command, Core, Error, Fault, Handle, Identity, LogQuestion, LogReply, OperationId,
+    Pinning, Result, Ticket,
 };
 
 use super::waiting::Waiting;
-use super::{Command, Hint, Reply};
+use super::{Call, Reply};
 use crate::opening::Opening;
 
-/// What becomes of a command.
+/// What becomes of a call.
 #[derive(Debug)]
 pub enum Begun {
     /// It takes turns: [`Doing::poll`].
@@ -22,7 +23,7 @@ pub enum Begun {
     Close,
 }
 
-/// A command under way on a core.
+/// A call under way on a core.
 #[derive(Debug)]
 pub enum Doing {
     /// As an operation.
@@ -37,136 +38,62 @@ pub enum Doing {
     Waiting(Waiting),
 }
 
-/// Begins a command of `who`. Nothing here waits for a device.
-pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
-    if command.needs_a_slot() && core.is_full() {
-        return Begun::Doing(Doing::Waiting(Waiting::new(who, command)));
+/// Begins what `who` asks. Nothing here waits for a device.
+pub fn begin(core: &mut Core, who: Identity, call: Call) -> Begun {
+    if call.needs_a_slot() && core.is_full() {
+        return Begun::Doing(Doing::Waiting(Waiting::new(who, call)));
     }
-    let operation = match command {
-        Command::Create {
-            owner_uid,
-            name,
-            options,
-            operation,
-        } => core.begin_create_as(who, owner_uid, &name, &options, operation),
-        Command::Delete {
-            owner_uid,
-            name,
-            operation,
-        } => core.begin_delete_as(who, owner_uid, &name, operation),
-        Command::Resize {
-            owner_uid,
-            name,
-            options,
-            operation,
-        } => core.begin_resize_as(who, owner_uid, &name, &options, operation),
-        Command::Rename {
-            owner_uid,
-            old,
-            new,
-            operation,
-        } => core.begin_rename_as(who, owner_uid, &old, &new, operation),
-        Command::ChangeOwnership {
-            owner_uid,
-            name,
-            change,
-            operation,
-        } => core.begin_change_ownership_as(who, owner_uid, &name, change, operation),
-        Command::Open {
-            owner_uid,
-            name,
-            access,
-        } => core.begin_open(who, owner_uid, &name, access),
-        Command::OpenKnown {
-            owner_uid,
-            name,
-            access,
-            uuid,
-        } => core.begin_open_known(who, owner_uid, &name, access, uuid),
-        Command::SetQuota { uid, limits } => core.begin_set_quota(who, uid, limits),
-        Command::List => core.begin_list(who),
-        Command::Defrag => core.begin_defrag(who),
-        Command::Check => core.begin_check(who),
-        Command::Freeze => core.begin_freeze(who),
-        Command::OpenFile {
+    match call {
+        Call::Command(command) => commanded(core, who, command),
+        Call::Watched(command, watch) => {
+            let begun = commanded(core, who, command);
+            if let Begun::Doing(Doing::Operation(id)) = &begun {
+                core.watch_operation(id, watch);
+            }
+            begun
+        }
+        Call::OpenFile {
             path,
             options,
             truncate,
-        } => return Begun::Doing(Doing::Opening(Opening::begin(core, path, options, truncate))),
-        Command::Pin { handle, page, new } => return pin(core, handle, page, new),
-        Command::FlushTo { handle, lsn } => {
+        } => Begun::Doing(Doing::Opening(Opening::begin(core, path, options, truncate))),
+        Call::Pin { handle, page, new } => pin(core, handle, page, new),
+        Call::FlushTo { handle, lsn } => {
             let ticket = core.flush_to(handle, lsn);
-            return requested(core, ticket);
+            requested(core, ticket)
         }
-        Command::ChangeLater { held, lsn } => {
+        Call::ChangeLater { held, lsn } => {
             let Some(pin) = held.pin() else {
-                return Begun::Answered(Ok(Reply::Done)); // It is being dropped: nobody waits.
+                return Begun::Answered(Ok(Reply::DONE)); // It is being dropped: nobody waits.
             };
             let ticket = core.change_later(pin, lsn);
-            return requested(core, ticket);
+            requested(core, ticket)
         }
-        Command::Watched(command, watch) => {
-            return match begin(core, who, *command) {
-                Begun::Doing(Doing::Operation(id)) => {
-                    core.watch_operation(&id, watch);
-                    Begun::Doing(Doing::Operation(id))
-                }
-                other => other,
-            };
+        Call::StartLog { handle, start, options } => of_log(core.begin_log(handle, start, &options)),
+        Call::OnLog { log, request } => of_log(core.begin_on_log(log, request)),
+        Call::AddFile { file, access } => Begun::Answered(Ok(Reply::OpenedFile(core.add_file(file, access)))),
+        Call::Counters => {
+            let backend = core.engine().explain().backend;
+            Begun::Answered(Ok(Reply::Counters(Box::new(core.counters()), backend)))
         }
-        Command::StartLog { handle, start, options } => return of_log(core.begin_log(handle, start, &options)),
-        Command::OnLog { log, request } => return of_log(core.begin_on_log(log, request)),
-        Command::Close => return Begun::Close,
-        at_once => return Begun::Answered(answer(core, who, at_once)),
-    };
-    match operation {
-        Ok(id) => Begun::Doing(Doing::Operation(id)),
-        Err(error) => Begun::Answered(Err(error)),
+        Call::DurableLsn(lsn) => Begun::Answered(core.set_durable_lsn(lsn).map(|()| Reply::DONE)),
+        Call::SetLog { handle, log } => Begun::Answered(core.set_log(handle, log).map(|()| Reply::DONE)),
+        Call::LogUsage(log) => {
+            let gone = || Error::new("look at", "a closed log", Fault::Stale);
+            let usage = core.log_usage(log).ok_or_else(gone);
+            Begun::Answered(usage.map(|usage| Reply::LogUsage(Box::new(usage))))
+        }
+        // A panic is its caller's, who gets it; it was inside of no change of the core's.
+        Call::Run(run) => Begun::Answered(Ok(Reply::Ran(catch_unwind(AssertUnwindSafe(|| run(core)))))),
+        Call::Close => Begun::Close,
     }
 }
 
-/// What needs no device.
-fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
-    match command {
-        Command::AddFile { file, access } => Ok(Reply::OpenedFile(core.add_file(file, access))),
-        Command::Info => core.volume_view(who).map(Reply::Volume),
-        Command::Quota { uid } => core.quota(who, uid).map(Reply::Account),
-        Command::Size(handle) => core.size(handle).map(Reply::Count),
-        Command::Counters => {
-            let backend = core.engine().explain().backend;
-            Ok(Reply::Counters(Box::new(core.counters()), backend))
-        }
-        Command::Hint { handle, hint } => {
-            let done = match hint {
-                Hint::Prefetch(pages) => core.prefetch(handle, &pages)?,
-                Hint::Drop(pages) => core.drop_cached(handle, pages)?,
-                Hint::Keep(pages) => core.keep_cached(handle, pages).map(|()| 0)?,
-                Hint::KeepNoMore(pages) => core.keep_cached_no_more(handle, pages).map(|()| 0)?,
-                Hint::Pattern(pattern) => core.read_pattern(handle, pattern).map(|()| 0)?,
-            };
-            Ok(Reply::Count(done))
-        }
-        Command::Status => Err(crate::served::no_broker(core)),
-        Command::DurableLsn(lsn) => core.set_durable_lsn(lsn).map(|()| Reply::Done),
-        Command::SetLog { handle, log } => core.set_log(handle, log).map(|()| Reply::Done),
-        Command::LogUsage(log) => {
-            let gone = || Error::new("look at", "a closed log", Fault::Stale);
-            let usage = core.log_usage(log).ok_or_else(gone)?;
-            Ok(Reply::LogUsage(Box::new(usage)))
-        }
-        Command::ClaimLog(handle) => core.claim_log(handle).map(Reply::LogClaimed),
-        Command::ReleaseLog(handle) => {
-            core.close_handle(handle);
-            Ok(Reply::Done)
-        }
-        Command::Run(run) => {
-            // A panic is its caller's, who gets it; it was inside of no change of the core's.
-            Ok(Reply::Ran(catch_unwind(AssertUnwindSafe(|| run(core)))))
-        }
-        takes_turns => {
-            let fault = Fault::Unexpected("a command that takes turns, as one that does not");
-            Err(Error::new(takes_turns.name(), core.volume_name(), fault))
-        }
+fn commanded(core: &mut Core, who: Identity, command: Command) -> Begun {
+    match core.begin_command(who, command) {
+        Ok(storage::Begun::Operation(id)) => Begun::Doing(Doing::Operation(id)),
+        Ok(storage::Begun::Answered(answer)) => Begun::Answered(Ok(Reply::Answer(answer))),
+        Err(error) => Begun::Answered(Err(error)),
     }
 }
 
@@ -213,7 +140,7 @@ impl Doing {
             Doing::Request(ticket) => core.poll(*ticket, waker).map(|outcome| match outcome {
                 Some(outcome) => outcome.result.map(|_| match outcome.pin {
                     Some(pin) => Reply::Pinned(core.hold(pin)),
-                    None => Reply::Done,
+                    None => Reply::DONE,
                 }),
                 None => gone(core),
             }),
@@ -259,14 +186,10 @@ impl Doing {
     }
 }
 
+/// An operation's answer. Whoever gets a freeze can drop it on any thread.
 fn core_reply(core: &Core, answer: Answer) -> Reply {
     match answer {
-        Answer::Segment(info) => Reply::Segment(info),
-        Answer::Opened(handle, info) => Reply::Opened(handle, info),
-        Answer::Account(account) => Reply::Account(account),
-        Answer::Segments(list) => Reply::Segments(list),
-        Answer::Defragged(report) => Reply::Defragged(report),
-        Answer::Checked(report) => Reply::Checked(Box::new(report)),
-        Answer::Frozen(id) => Reply::Frozen(core.hold_freeze(id)),
+        Answer::Frozen { freeze } => Reply::Frozen(core.hold_freeze(freeze)),
+        answer => Reply::Answer(answer),
     }
 }

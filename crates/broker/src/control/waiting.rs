@@ -1,17 +1,17 @@
-//! Commands that wait for a slot of the core.
+//! Calls that wait for a slot of the core.
 
 use std::cell::Cell;
 use std::task::{Poll, Waker};
 
 use baio_storage::{Core, Error, Identity, Result};
 
-use super::{Begun, Command, Doing, Reply, begin};
+use super::{Begun, Call, Doing, Reply, begin};
 
 /// A request of the buffer pool that found every slot taken. It begins when it is polled and there is one; nobody is woken for that.
 pub struct Waiting {
     who: Identity,
     /// `None` once it has begun, or was called off.
-    command: Cell<Option<Command>>,
+    call: Cell<Option<Call>>,
     begun: Cell<Option<Box<Doing>>>,
 }
 
@@ -22,25 +22,25 @@ impl std::fmt::Debug for Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(who: Identity, command: Command) -> Waiting {
+    pub(super) fn new(who: Identity, call: Call) -> Waiting {
         Waiting {
             who,
-            command: Cell::new(Some(command)),
+            call: Cell::new(Some(call)),
             begun: Cell::new(None),
         }
     }
 
     pub(super) fn poll(&self, core: &mut Core, waker: Option<Waker>) -> Poll<Result<Reply>> {
-        let doing = match (self.begun.take(), self.command.take()) {
+        let doing = match (self.begun.take(), self.call.take()) {
             (Some(doing), _) => doing,
-            (None, Some(command)) if core.is_full() => {
-                self.command.set(Some(command));
+            (None, Some(call)) if core.is_full() => {
+                self.call.set(Some(call));
                 return Poll::Pending;
             }
-            (None, Some(command)) => match begin(core, self.who, command) {
+            (None, Some(call)) => match begin(core, self.who, call) {
                 Begun::Doing(doing) => Box::new(doing),
                 Begun::Answered(answer) => return Poll::Ready(answer),
-                Begun::Close => return Poll::Ready(Ok(Reply::Done)), // It is none.
+                Begun::Close => return Poll::Ready(Ok(Reply::DONE)), // It is none.
             },
             (None, None) => {
                 let fault = baio_engine::Error::Cancelled;
@@ -55,7 +55,7 @@ impl Waiting {
     }
 
     pub(super) fn cancel(&self, core: &mut Core) {
-        drop(self.command.take());
+        drop(self.call.take());
         if let Some(doing) = self.begun.take() {
             doing.cancel(core);
             self.begun.set(Some(doing));

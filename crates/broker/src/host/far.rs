@@ -7,10 +7,9 @@ use baio_engine::Memory;
 use baio_memory::Region;
 use baio_ring::SessionMemory;
 use baio_ring::ring::Ring;
-use baio_storage::Handle;
+use baio_storage::{Handle, SegmentInfo};
 use baio_words::Access;
 use baio_words::entry::{COMPLETION_WORDS, HandleWords, Place, SUBMISSION_WORDS, Submission, Violation};
-use baio_words::session::SegmentWords;
 
 use super::sockets;
 use crate::seat::Border;
@@ -100,7 +99,7 @@ pub(super) struct Opened {
     pub(super) handle: Handle,
     pub(super) access: Access,
     /// As it was told when it was opened.
-    pub(super) info: SegmentWords,
+    pub(super) info: SegmentInfo,
 }
 
 impl Handles {
@@ -209,7 +208,7 @@ mod tests {
                 match deed {
                     Deed::Add if handles.has_room(1) => {
                         let handle = Handle::from_parts(9, number as u32, 0);
-                        let opened = Opened { handle, access: Access::Read, info: SegmentWords::default() };
+                        let opened = Opened { handle, access: Access::Read, info: SegmentInfo::default() };
                         let words = handles.add(opened);
                         prop_assert!(used.insert((words.index, words.generation)), "used again: {words:?}");
                         open.push((words, handle));
@@ -249,7 +248,7 @@ mod tests {
         let opened = |index| Opened {
             handle: core(index),
             access: Access::Read,
-            info: SegmentWords::default(),
+            info: SegmentInfo::default(),
         };
         let first = handles.add(opened(1));
         let second = handles.add(opened(2));

@@ -119,6 +119,7 @@ impl Broker {
             access: bound.access,
             info: info.clone(),
         });
+        let handle = handle.into();
         self.tell(number, id, &Answer::Opened { handle, access, info });
     }
 

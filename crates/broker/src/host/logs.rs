@@ -35,7 +35,7 @@ impl Broker {
             info: opened.info,
         });
         Answer::LogClaimed {
-            handle,
+            handle: handle.into(),
             size_bytes: claim.size_bytes,
             block_bytes: claim.block_bytes,
             flushes: claim.flushes,

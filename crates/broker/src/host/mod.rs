@@ -10,7 +10,7 @@
 //! | `grants.rs` | handles that are handed on |
 //! | `logs.rs` | segments for logs that clients keep |
 //! | `far.rs` | the border to it: shared memory, its handles |
-//! | `ask.rs` | questions and answers in the words of each side |
+//! | `names.rs` | what the volume is called here and there |
 //! | `rules.rs` | what the administrator lets clients do at most |
 //! | `account.rs` | what each user holds, and how much that may be |
 //! | `deal.rs` | whose turn it is in a round |
@@ -27,7 +27,6 @@
 //! request).
 
 mod account;
-mod ask;
 mod clients;
 mod deal;
 mod far;
@@ -35,6 +34,7 @@ mod figures;
 mod grants;
 mod groups;
 mod logs;
+mod names;
 mod owners;
 mod questions;
 mod rounds;
@@ -57,7 +57,7 @@ pub use rules::{May, Rules, Whom};
 pub use sockets::Listener;
 
 use self::account::Accounts;
-use self::ask::Names;
+use self::names::Names;
 use self::owners::Owners;
 use self::session::{Rest, Session};
 use self::sockets::Set;

@@ -6,11 +6,10 @@ use std::os::fd::OwnedFd;
 use baio_engine::Errno;
 use baio_storage::{Core, Error, Fault, Result};
 use baio_words::session::{Answer, Question, StatusWords};
-use baio_words::{Access, Identity};
+use baio_words::{Identity, Right};
 
 use super::Broker;
 use super::account::{Charge, Kind};
-use super::ask::{self, Asked, OfHost};
 use super::far::Opened;
 use super::session::{Asking, Charges, Opens, Waiting, failed};
 use crate::control::{self, Begun, Reply};
@@ -38,8 +37,8 @@ impl Broker {
         let refusal = if !self.options.rules.of(&session.who).ask(&question) {
             let need = "a rule of the broker's that allows it";
             Some(failed(Errno::EACCES, name, need, "ask whoever runs the broker"))
-        } else if matches!(question, Question::Defrag) && !sees_whole(&self.core, session.who) {
-            // A core moves anybody's own segments. What it tells of free space is for who may see the whole volume, and so is the device's time.
+        } else if question.right() == Right::Upkeep && !sees_whole(&self.core, session.who) {
+            // A core packs anybody's own segments. What it tells of free space is for who may see the whole volume, and so is the device's time.
             let fault = Fault::Access { uid: session.who.uid };
             Some(self.names.failed(&Error::new(name, self.core.volume_name(), fault)))
         } else if !ends_others && open.questions() >= self.options.questions_max as usize {
@@ -134,52 +133,43 @@ impl Broker {
             return;
         };
         let Some(open) = &mut session.open else { return };
-        let opens = Opens::of(&question);
-        let lists = matches!(question, Question::List);
-        let handles = &open.seat.border.handles;
-        match ask::asked(question, |words| handles.get(words)) {
-            Asked::Core(command) => match control::begin(&mut self.core, session.who, command) {
-                Begun::Doing(doing) => {
-                    open.asking.push(Asking {
-                        id,
-                        doing,
-                        opens,
-                        lists,
-                        was_called_off: false,
-                        charges,
-                    });
-                    self.wake(number);
-                }
-                Begun::Answered(reply) => {
-                    let reply = self.in_words(number, opens, reply);
-                    self.tell_of(number, id, reply, charges);
-                }
-                Begun::Close => {} // No question is one.
-            },
-            Asked::Host(of_host) => self.asked_of_host(number, id, of_host, charges),
-        }
-    }
-
-    fn asked_of_host(&mut self, number: u32, id: u32, asked: OfHost, charges: Charges) {
-        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
-            return;
-        };
-        let Some(open) = &mut session.open else { return };
-        let answer = match asked {
-            OfHost::Thaw(freeze) => {
+        let (opens, lists) = (Opens::of(&question), matches!(question, Question::List));
+        let answer = match question {
+            // These are of the session and the host; a core has them for others of its process.
+            Question::Thaw { freeze } => {
                 open.freezes.retain(|(known, _)| *known != freeze);
                 Answer::Done
             }
-            OfHost::Cancel(question) => return self.cancel_question(number, question),
-            OfHost::Status => self.status(number),
-            OfHost::ClaimLog(handle) => self.claim_log(number, handle),
-            OfHost::ReleaseLog(handle) => self.release_log(number, handle),
-            OfHost::Opening => match self.core.opening() {
-                Ok((volume, epoch)) => Answer::Opening { volume, epoch },
-                Err(error) => self.names.failed(&error),
-            },
-            OfHost::HandOn(handle, access) => return self.hand_on(number, id, handle, access),
-            OfHost::Revoke(grant) => return self.revoke(number, id, grant, charges.0),
+            Question::Cancel { question } => return self.cancel_question(number, question),
+            Question::Status => self.status(number),
+            Question::ClaimLog { handle } => self.claim_log(number, handle.into()),
+            Question::ReleaseLog { handle } => self.release_log(number, handle.into()),
+            Question::HandOn { handle, access } => return self.hand_on(number, id, handle.into(), access),
+            Question::Revoke { grant } => return self.revoke(number, id, grant, charges.0),
+            mut command => {
+                if let Some(handle) = command.handle_mut() {
+                    // A stale one is one to the core too.
+                    *handle = open.seat.border.handles.get((*handle).into());
+                }
+                match control::begin(&mut self.core, session.who, command.into()) {
+                    Begun::Doing(doing) => {
+                        open.asking.push(Asking {
+                            id,
+                            doing,
+                            opens,
+                            lists,
+                            was_called_off: false,
+                            charges,
+                        });
+                        return self.wake(number);
+                    }
+                    Begun::Answered(reply) => {
+                        let reply = self.in_words(number, opens, reply);
+                        return self.tell_of(number, id, reply, charges);
+                    }
+                    Begun::Close => return, // No question is one.
+                }
+            }
         };
         self.tell(number, id, &answer);
     }
@@ -252,40 +242,31 @@ impl Broker {
             Err(error) => return Told::Answer(self.names.failed(&error)),
         };
         Told::Answer(match reply {
-            Reply::Segments(list) => return Told::List(list),
-            Reply::Segment(info) => Answer::Segment {
-                info: ask::segment(&info),
-            },
-            Reply::Opened(handle, info) => {
-                let access = opens.map_or(Access::Read, |opens| opens.access);
-                let (identity, info) = (info.uuid, ask::segment(&info));
+            Reply::Answer(Answer::Segments { infos, .. }) => return Told::List(infos),
+            Reply::Answer(Answer::Opened { handle, access, info }) => {
+                let identity = info.uuid;
                 let opened = Opened {
                     handle,
                     access,
                     info: info.clone(),
                 };
-                let handle = open.seat.border.handles.add(opened);
+                let handle = open.seat.border.handles.add(opened).into();
                 match opens.is_some_and(|opens| opens.is_known) {
                     true => Answer::OpenedKnown {
                         handle,
                         access,
-                        info,
+                        info: Box::new(info),
                         identity,
                     },
                     false => Answer::Opened { handle, access, info },
                 }
             }
-            Reply::Volume(view) => ask::volume(&view, &self.names),
-            Reply::Account(account) => Answer::Account(ask::account(&account)),
-            Reply::Count(value) => Answer::Count { value },
+            Reply::Answer(answer) => self.names.hidden_in(answer),
             Reply::Frozen(held) => {
                 self.freezes += 1;
                 open.freezes.push((self.freezes, held));
                 Answer::Frozen { freeze: self.freezes }
             }
-            Reply::Defragged(report) => ask::defragged(report, &self.names),
-            Reply::Checked(report) => ask::checked(*report, &self.names),
-            Reply::Done => Answer::Done,
             _ => failed(
                 Errno::EOPNOTSUPP,
                 "answer",
@@ -325,16 +306,9 @@ impl Broker {
 /// What a user may have so many of under way in the core at a time. All else is answered at once, or asked by few.
 fn kind_of(question: &Question) -> Option<Kind> {
     match question {
-        Question::Create { .. }
-        | Question::Delete { .. }
-        | Question::Resize { .. }
-        | Question::Grow { .. }
-        | Question::Rename { .. }
-        | Question::ChangeOwnership { .. }
-        | Question::SetQuota { .. } => Some(Kind::Changes),
         Question::Open { .. } | Question::OpenKnown { identity: None, .. } => Some(Kind::Looks),
         Question::OpenKnown { .. } | Question::List => Some(Kind::Walks),
-        _ => None,
+        _ => (question.right() == Right::Change).then_some(Kind::Changes),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the administrator lets clients do at most. Rules only narrow: what they allow, the mode of a segment still decides.
 
 use baio_words::session::Question;
-use baio_words::{Access, Identity};
+use baio_words::{Access, Identity, Right};
 
 /// Whom a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,32 +48,10 @@ impl May {
 
     /// May a client with this ask that? What a question does beyond that, the volume decides.
     pub(super) fn ask(self, question: &Question) -> bool {
-        match question {
-            Question::Open { access, .. } | Question::OpenKnown { access, .. } | Question::HandOn { access, .. } => {
-                self.opens(*access)
-            }
-            Question::ClaimLog { .. } => self.opens(Access::Write),
-            Question::Create { .. }
-            | Question::Delete { .. }
-            | Question::Resize { .. }
-            | Question::Grow { .. }
-            | Question::Rename { .. }
-            | Question::ChangeOwnership { .. }
-            | Question::SetQuota { .. }
-            | Question::Freeze
-            | Question::Defrag
-            | Question::Check => self.manage,
-            Question::List
-            | Question::Info
-            | Question::Quota { .. }
-            | Question::Hint { .. }
-            | Question::Thaw { .. }
-            | Question::Size { .. }
-            | Question::Revoke { .. }
-            | Question::ReleaseLog { .. }
-            | Question::Status
-            | Question::Opening
-            | Question::Cancel { .. } => true,
+        match question.right() {
+            Right::None => true,
+            Right::Open(access) => self.opens(access),
+            Right::Change | Right::Upkeep => self.manage,
         }
     }
 

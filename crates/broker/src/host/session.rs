@@ -7,13 +7,13 @@ use std::sync::Arc;
 use baio_engine::Errno;
 use baio_memory::Region;
 use baio_storage::{Core, Handle, HeldFreeze, SegmentInfo};
-use baio_words::session::{Answer, Failed, Question, SegmentWords, pieces};
+use baio_words::session::{Answer, Failed, Question, pieces};
 use baio_words::{Access, Identity};
 
 use super::account::{Charge, Kind};
 use super::far::Far;
+use super::groups;
 use super::sockets::{self, Sent};
-use super::{ask, groups};
 use crate::control::Doing;
 use crate::seat::Seat;
 
@@ -53,7 +53,7 @@ pub(super) struct Bound {
     /// The core's; until the session ends, also when its client has closed it.
     pub(super) handle: Handle,
     pub(super) access: Access,
-    pub(super) info: SegmentWords,
+    pub(super) info: SegmentInfo,
     /// What was claimed by it for logs: while anything is under way there, the session has not ended.
     pub(super) claims: Vec<Handle>,
     /// The client has it in its table.
@@ -98,7 +98,7 @@ pub(super) struct Waiting {
 pub(super) struct Asking {
     pub(super) id: u32,
     pub(super) doing: Doing,
-    /// Of an open, what for.
+    /// Of an open, how it is answered.
     pub(super) opens: Option<Opens>,
     /// Is it a list?
     pub(super) lists: bool,
@@ -143,22 +143,21 @@ impl Drop for Rest {
     }
 }
 
-/// What an open is for, and how it is answered.
+/// How an open is answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opens {
-    pub(super) access: Access,
     /// Its client is told which segment it is.
     pub(super) is_known: bool,
 }
 
 impl Opens {
     pub(super) fn of(question: &Question) -> Option<Opens> {
-        let (access, is_known) = match question {
-            Question::Open { access, .. } => (*access, false),
-            Question::OpenKnown { access, .. } => (*access, true),
+        let is_known = match question {
+            Question::Open { .. } => false,
+            Question::OpenKnown { .. } => true,
             _ => return None,
         };
-        Some(Opens { access, is_known })
+        Some(Opens { is_known })
     }
 }
 
@@ -319,12 +318,7 @@ impl Session {
         let Some(listing) = &mut open.listing else {
             return false;
         };
-        let infos: Vec<_> = listing
-            .rest
-            .by_ref()
-            .take(SLICE)
-            .map(|info| ask::segment(&info))
-            .collect();
+        let infos: Vec<_> = listing.rest.by_ref().take(SLICE).collect();
         let (id, is_last) = (listing.id, listing.rest.len() == 0);
         for piece in pieces(&infos) {
             let piece = match piece {
@@ -442,7 +436,7 @@ mod tests {
             by: 0,
             handle,
             access: Access::Write,
-            info: SegmentWords::default(),
+            info: SegmentInfo::default(),
             claims: vec![claim],
             is_taken: true,
             revoked_by: None,

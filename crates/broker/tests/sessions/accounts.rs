@@ -3,8 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use baio_broker::host::Options;
-use baio_words::Access;
-use baio_words::session::{Answer, FromBroker, Hello, HintWords, Question};
+use baio_words::entry::HandleWords;
+use baio_words::session::{Answer, FromBroker, Hello, Question};
+use baio_words::{Access, Hint};
 
 use crate::house::{House, STRANGER, Victim, alone, is_root, until};
 use crate::raw::{BLOCK, Client, Told, create, hello};
@@ -125,7 +126,10 @@ fn handles_that_are_handed_on_and_not_received_are_bounded() {
     let handle = client.made("own", 4096);
     let access = Access::Read;
     for turn in 0..40 {
-        client.pose(&Question::HandOn { handle, access });
+        client.pose(&Question::HandOn {
+            handle: handle.into(),
+            access,
+        });
         // Taken back at once, so that no place keeps count.
         client.pose(&Question::Revoke { grant: turn + 1 });
     }
@@ -151,7 +155,10 @@ fn handles_that_are_handed_on_and_not_received_are_bounded() {
     }
     assert!((1..=16).contains(&granted) && refused >= 24, "{granted} were in flight");
     // All is received: there is room again.
-    let id = client.pose(&Question::HandOn { handle, access });
+    let id = client.pose(&Question::HandOn {
+        handle: handle.into(),
+        access,
+    });
     let (answer, fds) = client.answer_with(id);
     assert!(
         matches!(answer, Answer::HandedOn { .. }) && fds.len() == 1,
@@ -213,7 +220,7 @@ fn everything_that_a_session_holds_comes_back() {
                 let handle = client.open("canary", Access::Read);
                 for at in 0..4 {
                     client.pose(&Question::HandOn {
-                        handle,
+                        handle: handle.into(),
                         access: Access::Read,
                     });
                     client.pose(&Question::List);
@@ -246,9 +253,9 @@ fn what_is_kept_goes_with_its_session() {
     let (mut first, mut second) = (house.client(), house.client());
     let handle = first.made("warm", 1 << 20);
     let again = second.open("warm", Access::Read);
-    let keep = |handle, range| Question::Hint {
-        handle,
-        hint: HintWords::Keep(range),
+    let keep = |handle: HandleWords, range| Question::Hint {
+        handle: handle.into(),
+        hint: Hint::Keep(range),
     };
     // A quarter of 256 pages.
     assert!(matches!(first.ask(&keep(handle, 0..64)), Answer::Count { .. }));

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use baio_words::OperationName;
 use baio_words::entry::{Op, Place, Submission};
-use baio_words::session::{AccountWords, Answer, Question};
-use baio_words::{Access, Failure};
+use baio_words::session::{Answer, Question};
+use baio_words::{Access, Account, Failure, Hint, Limits, Pattern, ResizeOptions};
 
 use crate::house::House;
 use crate::raw::{BLOCK, Client};
 
-fn account(client: &mut Client) -> AccountWords {
+fn account(client: &mut Client) -> Account {
     let question = Question::Quota { uid: client.uid() };
     let answer = client.ask(&question);
     let Answer::Account(account) = answer else {
@@ -48,14 +48,16 @@ fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
         operation,
         owner_uid: uid,
         name: "logs".into(),
-        size_bytes: 2 << 20,
-        reserve_bytes: None,
+        options: ResizeOptions::to_size(2 << 20),
     };
     let Answer::Segment { info } = client.ask(&resize) else {
         panic!()
     };
     assert_eq!(info.size_bytes, 2 << 20);
-    assert_eq!(client.ask(&Question::Size { handle }), Answer::Count { value: 2 << 20 });
+    assert_eq!(
+        client.ask(&Question::Size { handle: handle.into() }),
+        Answer::Count { value: 2 << 20 }
+    );
     let (ended, read) = client.read(handle, 8192, 64 << 10);
     assert!(ended.result == Ok(64 << 10) && read == bytes);
 
@@ -79,7 +81,7 @@ fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
     };
     assert!(matches!(client.ask(&delete), Answer::Segment { .. }));
     assert_eq!(client.refusal(&delete), "ENOENT");
-    assert_eq!(account(&mut client).used_segments, 0);
+    assert_eq!(account(&mut client).used.segments, 0);
     house.ends();
 }
 
@@ -162,7 +164,7 @@ fn a_list_of_long_names_comes_in_pieces() {
         "{pieces} pieces, {} not told",
         names.len()
     );
-    assert_eq!(account(&mut client).used_segments, COUNT as u64);
+    assert_eq!(account(&mut client).used.segments, COUNT as u64);
     house.ends();
 }
 
@@ -185,15 +187,17 @@ fn a_quota_holds() {
     let uid = client.uid();
     let limit = Question::SetQuota {
         uid,
-        blocks: None,
-        segments: Some(2),
+        limits: Limits {
+            blocks: None,
+            segments: Some(2),
+        },
     };
     assert!(matches!(client.ask(&limit), Answer::Account(_)));
     client.create("one", 4096);
     client.create("two", 4096);
     assert_eq!(client.refusal(&crate::raw::create(uid, "three", 4096)), "EDQUOT");
     let account = account(&mut client);
-    assert_eq!((account.used_segments, account.limit_segments), (2, Some(2)));
+    assert_eq!((account.used.segments, account.limits.segments), (2, Some(2)));
     house.ends();
 }
 
@@ -203,10 +207,9 @@ fn hints_reach_the_cache_whatever_they_name() {
     let mut client = house.client();
     assert!(client.welcome.cached);
     let handle = client.made("warm", 1 << 20);
-    use baio_words::session::{HintWords as Hint, PatternWords};
     let (all, back) = (0..u64::MAX, std::ops::Range { start: 9, end: 3 });
     let far = u64::MAX - 1..u64::MAX;
-    let mut hints = vec![Hint::Pattern(PatternWords::Random), Hint::Prefetch(vec![])];
+    let mut hints = vec![Hint::Pattern(Pattern::Random), Hint::Prefetch(vec![])];
     for range in [0..4, all, back, far] {
         hints.push(Hint::Prefetch(vec![range.clone(); 3]));
         hints.push(Hint::Drop(range.clone()));
@@ -215,7 +218,7 @@ fn hints_reach_the_cache_whatever_they_name() {
     }
     for hint in hints {
         let answer = client.ask(&Question::Hint {
-            handle,
+            handle: handle.into(),
             hint: hint.clone(),
         });
         assert!(

@@ -155,12 +155,18 @@ fn with_handles_that_it_has_handed_on() {
             let handle = client.made_once("its own", 1 << 20);
             let access = Access::Read;
             for _ in 0..3 {
-                let id = client.pose(&Question::HandOn { handle, access });
+                let id = client.pose(&Question::HandOn {
+                    handle: handle.into(),
+                    access,
+                });
                 let (answer, fds) = client.answer_with(id);
                 assert!(matches!(answer, Answer::HandedOn { .. }) && fds.len() == 1);
             }
             // And one that it has not even read.
-            client.pose(&Question::HandOn { handle, access });
+            client.pose(&Question::HandOn {
+                handle: handle.into(),
+                access,
+            });
         });
     });
 }

@@ -2,7 +2,7 @@
 
 use baio_words::entry::{HandleWords, Op};
 use baio_words::session::{Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON, Hello, Question};
-use baio_words::{Access, Failure, OperationName, OwnershipChange};
+use baio_words::{Access, Failure, OperationName, OwnershipChange, ResizeOptions};
 
 use crate::house::{House, Victim};
 use crate::raw::{Told, hello};
@@ -86,12 +86,11 @@ fn what_comes_with_a_feature_is_a_violation_without_it() {
         access: Access::Read,
         identity: None,
     };
-    let grow = Question::Grow {
+    let grow = Question::Resize {
         operation: OperationName::NONE,
         owner_uid: victim.client.uid(),
         name: "canary".into(),
-        size_bytes: 1 << 20,
-        reserve_bytes: None,
+        options: ResizeOptions::grown_to(1 << 20),
     };
     let own = Question::ChangeOwnership {
         operation: OperationName::NONE,

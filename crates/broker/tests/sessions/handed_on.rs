@@ -11,7 +11,10 @@ use crate::raw::{BLOCK, Client, Wire, create, hello};
 
 /// Hands a handle on: the grant, and the socket's other end.
 fn hand_on(client: &mut Client, handle: HandleWords, access: Access) -> (u64, Wire) {
-    let id = client.pose(&Question::HandOn { handle, access });
+    let id = client.pose(&Question::HandOn {
+        handle: handle.into(),
+        access,
+    });
     let (answer, mut fds) = client.answer_with(id);
     let Answer::HandedOn { grant } = answer else {
         panic!("{answer:?}")
@@ -41,7 +44,7 @@ fn who_is_handed_a_handle_reads_and_writes_by_it() {
     assert_eq!(other.read(theirs, 0, BLOCK).1, [1; BLOCK as usize]);
     assert_eq!(other.write(theirs, 0, &[2; BLOCK as usize]).result, Ok(BLOCK));
     assert_eq!(
-        other.ask(&Question::Size { handle: theirs }),
+        other.ask(&Question::Size { handle: theirs.into() }),
         Answer::Count { value: 1 << 20 }
     );
     assert_eq!(client.read(handle, 0, BLOCK).1, [2; BLOCK as usize]);
@@ -68,7 +71,10 @@ fn a_handle_handed_on_to_read_does_not_write() {
     client.close(handle);
     let handle = client.open("shared", Access::Read);
     let access = Access::Write;
-    let answer = client.ask(&Question::HandOn { handle, access });
+    let answer = client.ask(&Question::HandOn {
+        handle: handle.into(),
+        access,
+    });
     assert!(matches!(answer, Answer::Failed(_)), "{answer:?}");
     house.ends();
 }
@@ -111,13 +117,16 @@ fn who_has_it_may_ask_for_nothing_else() {
         Question::Status,
         Question::Revoke { grant },
         // Handed on, it is not handed on again.
-        Question::HandOn { handle: theirs, access },
+        Question::HandOn {
+            handle: theirs.into(),
+            access,
+        },
     ] {
         assert_eq!(other.refusal(&question), "EACCES", "{question:?}");
     }
     other.pose(&Question::Cancel { question: 1 });
     assert!(matches!(
-        other.ask(&Question::Size { handle: theirs }),
+        other.ask(&Question::Size { handle: theirs.into() }),
         Answer::Count { .. }
     ));
     assert_eq!(other.other_answers(), 0, "a cancel has no answer of its own");
@@ -156,7 +165,7 @@ fn what_is_taken_back_ends() {
     }
     assert!(matches!(
         other.ask(&Question::Size {
-            handle: HandleWords::default()
+            handle: HandleWords::default().into()
         }),
         Answer::Count { .. }
     ));
@@ -257,7 +266,13 @@ fn what_is_handed_on_counts_among_the_connections_of_who_does() {
     let handle = client.made("shared", 4096);
     let access = Access::Read;
     let handed = [(); 2].map(|()| hand_on(&mut client, handle, access));
-    assert_eq!(client.refusal(&Question::HandOn { handle, access }), "EAGAIN");
+    assert_eq!(
+        client.refusal(&Question::HandOn {
+            handle: handle.into(),
+            access
+        }),
+        "EAGAIN"
+    );
     drop(handed);
     drop(client);
     victim.is_left_with(1);

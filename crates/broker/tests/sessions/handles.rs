@@ -13,9 +13,15 @@ fn is_stale(client: &mut Client, handle: HandleWords) {
         let entry = client.entry(op, 0, handle, 0);
         assert_eq!(client.run(&entry).result, Err(Failure::Stale), "{op:?} {handle:?}");
     }
-    assert_eq!(client.refusal(&Question::Size { handle }), "ESTALE");
+    assert_eq!(client.refusal(&Question::Size { handle: handle.into() }), "ESTALE");
     let access = Access::Read;
-    assert_eq!(client.refusal(&Question::HandOn { handle, access }), "ESTALE");
+    assert_eq!(
+        client.refusal(&Question::HandOn {
+            handle: handle.into(),
+            access
+        }),
+        "ESTALE"
+    );
 }
 
 #[test]
@@ -117,7 +123,7 @@ fn a_handle_is_closed_behind_what_was_asked_of_it() {
     client.push(&close.encode());
     client.publish();
     client.is_taken();
-    assert_eq!(client.refusal(&Question::Size { handle }), "ESTALE");
+    assert_eq!(client.refusal(&Question::Size { handle: handle.into() }), "ESTALE");
     assert!(client.posted().is_none());
     assert_eq!(keeper.ask(&Question::Thaw { freeze }), Answer::Done);
     for _ in 0..64 {

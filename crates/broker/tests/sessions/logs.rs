@@ -3,7 +3,7 @@
 use baio_broker::host::{May, Options, Rules, Whom};
 use baio_words::entry::{HandleWords, Op, Place, Submission};
 use baio_words::session::{Answer, FEATURE_LOGS, Hello, Question};
-use baio_words::{Access, Failure, Mode, OperationName};
+use baio_words::{Access, Failure, Mode, OperationName, ResizeOptions};
 
 use crate::house::{House, Victim, until};
 use crate::raw::{BLOCK, Client, Wire, hello};
@@ -22,7 +22,7 @@ fn client(house: &House) -> Client {
 }
 
 fn try_claim(client: &mut Client, handle: HandleWords) -> Result<HandleWords, String> {
-    match client.ask(&Question::ClaimLog { handle }) {
+    match client.ask(&Question::ClaimLog { handle: handle.into() }) {
         Answer::LogClaimed {
             handle,
             size_bytes,
@@ -30,7 +30,7 @@ fn try_claim(client: &mut Client, handle: HandleWords) -> Result<HandleWords, St
             ..
         } => {
             assert!(size_bytes == MIB && block_bytes.is_power_of_two());
-            Ok(handle)
+            Ok(handle.into())
         }
         Answer::Failed(failed) => Err(failed.code),
         other => panic!("{other:?}"),
@@ -42,7 +42,7 @@ fn claim(client: &mut Client, handle: HandleWords) -> HandleWords {
 }
 
 fn release(client: &mut Client, handle: HandleWords) -> Answer {
-    client.ask(&Question::ReleaseLog { handle })
+    client.ask(&Question::ReleaseLog { handle: handle.into() })
 }
 
 fn writes(client: &mut Client, handle: HandleWords) -> Result<u32, Failure> {
@@ -92,8 +92,7 @@ fn who_has_claimed_a_segment_writes_there_alone() {
         operation,
         owner_uid,
         name,
-        size_bytes: MIB / 2,
-        reserve_bytes: None,
+        options: ResizeOptions::to_size(MIB / 2),
     };
     assert_eq!((&*other.refusal(&delete), &*other.refusal(&shrink)), ("EBUSY", "EBUSY"));
     assert_eq!(release(&mut one, log), Answer::Done);
@@ -120,18 +119,18 @@ fn a_guessed_stale_or_foreign_handle_claims_and_releases_nothing() {
         (u32::MAX, u32::MAX),
     ] {
         let handle = HandleWords { index, generation };
-        assert_eq!(other.refusal(&Question::ClaimLog { handle }), "ESTALE");
-        assert_eq!(other.refusal(&Question::ReleaseLog { handle }), "ESTALE");
+        assert_eq!(other.refusal(&Question::ClaimLog { handle: handle.into() }), "ESTALE");
+        assert_eq!(other.refusal(&Question::ReleaseLog { handle: handle.into() }), "ESTALE");
     }
     // A handle that is no claim is not closed as one.
-    assert_eq!(other.refusal(&Question::ReleaseLog { handle: own }), "ESTALE");
+    assert_eq!(other.refusal(&Question::ReleaseLog { handle: own.into() }), "ESTALE");
     assert_eq!(writes(&mut other, own), Ok(BLOCK));
     assert_eq!(writes(&mut one, log), Ok(BLOCK));
     assert_eq!(writes(&mut one, handle), Err(Failure::HasLog));
     assert_eq!(release(&mut one, log), Answer::Done);
-    assert_eq!(one.refusal(&Question::ReleaseLog { handle: log }), "ESTALE");
+    assert_eq!(one.refusal(&Question::ReleaseLog { handle: log.into() }), "ESTALE");
     one.close(handle);
-    assert_eq!(one.refusal(&Question::ClaimLog { handle }), "ESTALE");
+    assert_eq!(one.refusal(&Question::ClaimLog { handle: handle.into() }), "ESTALE");
     house.ends();
 }
 
@@ -153,7 +152,10 @@ fn who_may_not_write_claims_nothing() {
         ..Options::default()
     });
     let handle = HandleWords::default();
-    assert_eq!(client(&house).refusal(&Question::ClaimLog { handle }), "EACCES");
+    assert_eq!(
+        client(&house).refusal(&Question::ClaimLog { handle: handle.into() }),
+        "EACCES"
+    );
     house.ends();
 }
 
@@ -163,10 +165,10 @@ fn a_session_without_the_feature_has_no_logs() {
     let mut victim = Victim::new(&house);
     for question in [
         Question::ClaimLog {
-            handle: HandleWords::default(),
+            handle: HandleWords::default().into(),
         },
         Question::ReleaseLog {
-            handle: HandleWords::default(),
+            handle: HandleWords::default().into(),
         },
     ] {
         let mut plain = house.client();
@@ -256,7 +258,10 @@ fn who_was_handed_a_handle_claims_by_it_until_it_is_taken_back() {
     let mut one = client(&house);
     let handle = one.made("log", MIB);
     for access in [Access::Read, Access::Write] {
-        let id = one.pose(&Question::HandOn { handle, access });
+        let id = one.pose(&Question::HandOn {
+            handle: handle.into(),
+            access,
+        });
         let (answer, mut fds) = one.answer_with(id);
         let Answer::HandedOn { grant } = answer else {
             panic!("{answer:?}")

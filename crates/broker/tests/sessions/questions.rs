@@ -2,6 +2,7 @@
 
 use baio_broker::host::Options;
 use baio_words::session::{Answer, Question};
+use baio_words::{CreateOptions, Limits, OperationName, ResizeOptions};
 
 use crate::house::{House, Victim};
 use crate::raw::create;
@@ -87,19 +88,18 @@ fn questions_of_any_numbers_are_answered() {
     let long = "n".repeat(255);
     for name in ["", ".", "..", "a/b", "nul\0", "new\nline", "\u{feff}", &*long] {
         for size_bytes in [0, 1, 1 << 40, u64::MAX - 1, u64::MAX] {
-            let Question::Create { operation, zero, .. } = create(uid, name, 0) else {
-                panic!()
-            };
+            let operation = OperationName::NONE;
             for reserve_bytes in [0, u64::MAX] {
                 client.ask(&Question::Create {
                     operation,
                     owner_uid: u32::MAX,
                     name: name.to_owned(),
-                    size_bytes,
-                    reserve_bytes,
-                    mode: u32::MAX,
-                    group: Some(u32::MAX),
-                    zero,
+                    options: CreateOptions {
+                        reserve_bytes,
+                        mode: u32::MAX,
+                        group: Some(u32::MAX),
+                        ..CreateOptions::of_size(size_bytes)
+                    },
                 });
             }
             client.ask(&create(uid, name, size_bytes));
@@ -107,8 +107,10 @@ fn questions_of_any_numbers_are_answered() {
                 operation,
                 owner_uid: uid,
                 name: name.to_owned(),
-                size_bytes: u64::MAX - size_bytes,
-                reserve_bytes: Some(size_bytes),
+                options: ResizeOptions {
+                    reserve_bytes: Some(size_bytes),
+                    ..ResizeOptions::to_size(u64::MAX - size_bytes)
+                },
             });
             client.ask(&Question::Delete {
                 operation,
@@ -121,8 +123,7 @@ fn questions_of_any_numbers_are_answered() {
         let (blocks, segments) = (Some(number), Some(u64::MAX));
         client.ask(&Question::SetQuota {
             uid: 7,
-            blocks,
-            segments,
+            limits: Limits { blocks, segments },
         });
         client.ask(&Question::Thaw { freeze: number });
         client.ask(&Question::Revoke { grant: number });

@@ -9,12 +9,9 @@ use std::time::Duration;
 
 use baio_ring::ring::Cursor;
 use baio_ring::{Layout, SessionMemory};
-use baio_words::Access;
-use baio_words::OperationName;
 use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
-use baio_words::session::{
-    Answer, DOORBELL, Failed, FromBroker, Hello, MESSAGE_MAX, Question, SegmentWords, Welcome, ZeroWords,
-};
+use baio_words::session::{Answer, DOORBELL, Failed, FromBroker, Hello, MESSAGE_MAX, Question, Welcome};
+use baio_words::{Access, CreateOptions, OperationName, SegmentInfo};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -44,11 +41,7 @@ pub(crate) fn create(owner_uid: u32, name: &str, size_bytes: u64) -> Question {
         operation: OperationName::NONE,
         owner_uid,
         name: name.to_owned(),
-        size_bytes,
-        reserve_bytes: 0,
-        mode: 0o600,
-        group: None,
-        zero: ZeroWords::Written,
+        options: CreateOptions::of_size(size_bytes),
     }
 }
 
@@ -291,7 +284,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn create(&mut self, name: &str, size_bytes: u64) -> SegmentWords {
+    pub(crate) fn create(&mut self, name: &str, size_bytes: u64) -> SegmentInfo {
         let answer = self.ask(&create(self.uid(), name, size_bytes));
         let Answer::Segment { info } = answer else {
             panic!("{answer:?}")
@@ -311,7 +304,7 @@ impl Client {
             access,
         };
         match self.ask(&question) {
-            Answer::Opened { handle, .. } => Ok(handle),
+            Answer::Opened { handle, .. } => Ok(handle.into()),
             Answer::Failed(failed) => Err(failed.code),
             other => panic!("{other:?}"),
         }

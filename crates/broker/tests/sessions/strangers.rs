@@ -3,8 +3,8 @@
 
 use baio_words::OperationName;
 use baio_words::entry::{HandleWords, Op, Place, Submission};
-use baio_words::session::{Answer, Question, ZeroWords};
-use baio_words::{Access, Durability, Failure, Mode};
+use baio_words::session::{Answer, Question};
+use baio_words::{Access, Durability, Failure, Mode, ResizeOptions, Zeroing};
 
 use crate::house::{House, STRANGER, is_root, opens};
 use crate::raw::{BLOCK, Client, create};
@@ -46,8 +46,8 @@ fn fill(client: &Client, blocks: u64, byte: u8) {
 
 fn sized(client: &Client, name: &str, blocks: u64, is_lazy: bool) -> Question {
     let mut question = create(client.uid(), name, blocks * u64::from(BLOCK));
-    if let Question::Create { zero, .. } = &mut question {
-        *zero = if is_lazy { ZeroWords::Lazy } else { ZeroWords::Written };
+    if let Question::Create { options, .. } = &mut question {
+        options.zero = if is_lazy { Zeroing::Lazy } else { Zeroing::Written };
     }
     question
 }
@@ -57,8 +57,7 @@ fn resize(client: &mut Client, name: &str, blocks: u64) {
         operation: OperationName::NONE,
         owner_uid: client.uid(),
         name: name.to_owned(),
-        size_bytes: blocks * u64::from(BLOCK),
-        reserve_bytes: None,
+        options: ResizeOptions::to_size(blocks * u64::from(BLOCK)),
     };
     let answer = client.ask(&question);
     assert!(matches!(answer, Answer::Segment { .. }), "{answer:?}");
@@ -207,7 +206,12 @@ fn neither_of_two_users_finds_anything_of_the_other() {
         }
     }
     assert!(arena(&other, 1).iter().all(|byte| *byte == 0x55), "nothing came");
-    assert_eq!(other.refusal(&Question::Size { handle: handles[0] }), "ESTALE");
+    assert_eq!(
+        other.refusal(&Question::Size {
+            handle: handles[0].into()
+        }),
+        "ESTALE"
+    );
     // With a handle of its own of the same words it sees its own segment.
     let own = other.made("one", 4 * u64::from(BLOCK));
     is_its_own(&mut other, own, 4, Mode::Cached, &[0]);

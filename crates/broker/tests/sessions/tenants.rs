@@ -1,8 +1,7 @@
 //! Users that share a broker and must not see each other. Needs root, to be several users.
 
-use baio_words::Access;
-use baio_words::OperationName;
 use baio_words::session::{Answer, Question};
+use baio_words::{Access, Limits, OperationName, ResizeOptions};
 
 use crate::house::{House, STRANGER, Victim, is_root, opens, status};
 use crate::raw::{BLOCK, Client, create, hello};
@@ -10,27 +9,11 @@ use crate::raw::{BLOCK, Client, create, hello};
 const OTHER: u32 = STRANGER + 1;
 
 fn with_mode(client: &Client, name: &str, mode: u32, group: Option<u32>) -> Question {
-    match create(client.uid(), name, 4096) {
-        Question::Create {
-            operation,
-            owner_uid,
-            name,
-            size_bytes,
-            reserve_bytes,
-            zero,
-            ..
-        } => Question::Create {
-            operation,
-            owner_uid,
-            name,
-            size_bytes,
-            reserve_bytes,
-            mode,
-            group,
-            zero,
-        },
-        other => other,
+    let mut question = create(client.uid(), name, 4096);
+    if let Question::Create { options, .. } = &mut question {
+        (options.mode, options.group) = (mode, group);
     }
+    question
 }
 
 fn names(client: &mut Client) -> Vec<String> {
@@ -67,8 +50,7 @@ fn who_connects_is_who_asks() {
             operation,
             owner_uid,
             name: name(),
-            size_bytes: 8192,
-            reserve_bytes: None,
+            options: ResizeOptions::to_size(8192),
         },
         Question::Rename {
             operation,
@@ -79,8 +61,7 @@ fn who_connects_is_who_asks() {
         Question::Quota { uid: STRANGER },
         Question::SetQuota {
             uid: OTHER,
-            blocks: None,
-            segments: None,
+            limits: Limits::default(),
         },
         Question::Freeze,
     ] {
@@ -94,7 +75,7 @@ fn who_connects_is_who_asks() {
     let Answer::Volume(volume) = other.ask(&Question::Info) else {
         panic!()
     };
-    assert!(volume.whole.is_none() && volume.own.used_segments == 0);
+    assert!(volume.whole.is_none() && volume.own.used.segments == 0);
     assert_eq!(one.read(handle, 0, BLOCK).1, [7; BLOCK as usize]);
     house.ends();
 }
@@ -184,7 +165,10 @@ fn what_is_handed_on_is_charged_to_who_did() {
     let mut one = house.client_of(STRANGER);
     let handle = one.made("its own", 4096);
     let access = Access::Read;
-    let id = one.pose(&Question::HandOn { handle, access });
+    let id = one.pose(&Question::HandOn {
+        handle: handle.into(),
+        access,
+    });
     let (_, mut fds) = one.answer_with(id);
     // Root has it now, and is no more than who handed it on.
     let mut theirs = crate::raw::Wire::of(fds.remove(0)).greet(&hello()).unwrap();

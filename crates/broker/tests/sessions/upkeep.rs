@@ -1,19 +1,19 @@
 //! A volume that is checked and packed while clients use it.
 
-use baio_words::OperationName;
-use baio_words::session::{Answer, CheckWords, DefragWords, Question};
+use baio_words::session::{Answer, Question};
+use baio_words::{CheckReport, DefragReport, OperationName};
 
 use crate::house::{House, STRANGER, Victim, is_root};
 use crate::raw::{Client, create};
 
-fn check(client: &mut Client) -> CheckWords {
+fn check(client: &mut Client) -> CheckReport {
     match client.ask(&Question::Check) {
         Answer::Checked(words) => *words,
         other => panic!("{other:?}"),
     }
 }
 
-fn defrag(client: &mut Client) -> DefragWords {
+fn defrag(client: &mut Client) -> DefragReport {
     match client.ask(&Question::Defrag) {
         Answer::Defragged(words) => *words,
         other => panic!("{other:?}"),

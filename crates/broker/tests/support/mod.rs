@@ -8,12 +8,12 @@ pub(crate) mod tested;
 
 use std::time::{Duration, Instant};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_broker::{Connection, Setup, start};
 use baio_engine::{Config, Memory};
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
-use baio_storage::{Core, Identity, Result};
+use baio_storage::{Answer, Command, Core, Identity, Result};
 use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
 
 use tested::Tested;
@@ -108,9 +108,9 @@ impl Client {
         }
     }
 
-    pub(crate) fn answer(&mut self, command: Command) -> Result<Reply> {
+    pub(crate) fn answer(&mut self, call: impl Into<Call>) -> Result<Reply> {
         let tag = tag(0);
-        let parcel = Parcel::Command(Box::new(command));
+        let parcel = Parcel::Command(Box::new(call.into()));
         assert!(self.connection.shared.exchange.put(0, parcel));
         self.send(&Submission::new(Op::Control, tag).encode());
         assert_eq!(self.next().unwrap().tag, tag);
@@ -122,7 +122,7 @@ impl Client {
 
     /// What was sent before has been taken when this is answered.
     pub(crate) fn settle(&mut self) {
-        assert!(matches!(self.ask(Command::Info), Reply::Volume(_)));
+        assert!(matches!(self.ask(Command::Info), Reply::Answer(Answer::Volume(_))));
     }
 
     /// Opens something of 64 KiB that can be written.
@@ -132,7 +132,7 @@ impl Client {
 
     /// Closes what is served: the service must end.
     pub(crate) fn close(mut self) {
-        assert!(matches!(self.ask(Command::Close), Reply::Done));
+        assert!(self.ask(Call::Close).is_done());
         assert!(self.next().is_none());
     }
 
@@ -153,8 +153,8 @@ impl Client {
         }
     }
 
-    pub(crate) fn ask(&mut self, command: Command) -> Reply {
-        self.answer(command).unwrap()
+    pub(crate) fn ask(&mut self, call: impl Into<Call>) -> Reply {
+        self.answer(call).unwrap()
     }
 
     /// The service must end by itself, let go of the volume, and wake whoever sleeps.

@@ -1,9 +1,9 @@
 //! What requests of the tests go to: a segment of a volume, or a plain file. Both are a core's.
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{Call, Reply};
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File, Open};
-use baio_storage::{Access, Core, CreateOptions, Format, Identity, OperationName, format_simulated};
+use baio_storage::{Access, Command, Core, CreateOptions, Format, Identity, OperationName, format_simulated};
 use baio_words::entry::HandleWords;
 
 use super::Client;
@@ -43,7 +43,7 @@ impl Tested {
             Tested::Segment => segment(client),
             Tested::File if client.is_simulated => {
                 let file = File::simulated(&Disk::new(BYTES), "file");
-                opened(client.ask(Command::AddFile {
+                opened(client.ask(Call::AddFile {
                     file,
                     access: Access::Write,
                 }))
@@ -51,7 +51,7 @@ impl Tested {
             Tested::File => {
                 let path = client.path().with_file_name("file");
                 std::fs::File::create(&path).unwrap().set_len(BYTES).unwrap();
-                opened(client.ask(Command::OpenFile {
+                opened(client.ask(Call::OpenFile {
                     path,
                     options: Open::write(),
                     truncate: false,

@@ -15,7 +15,7 @@ pub(super) fn ended(core: &mut Core, operation: OperationId, what: &str) -> Resu
         }
         if let Some(answer) = core.take_answer(&operation) {
             return match answer? {
-                Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
+                Answer::Segment { info } | Answer::Opened { info, .. } => Ok(info),
                 _ => Err(Error::new("run an operation on", what, Fault::NotFound)),
             };
         }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use baio_words::entry::{HandleWords, Op, Place, Submission};
-use baio_words::session::{Answer, DOORBELL, GOES_ON, Hello, HintWords, Question, ZeroWords};
-use baio_words::{Access, Durability, Mode, OperationName};
+use baio_words::session::{Answer, DOORBELL, GOES_ON, Hello, Question};
+use baio_words::{Access, CreateOptions, Durability, Hint, Mode, OperationName, ResizeOptions, Zeroing};
 
 use crate::raw::{Client, Wire, create, hello};
 
@@ -131,8 +131,7 @@ fn moves(socket: &Path) {
             operation: OperationName::NONE,
             owner_uid: uid,
             name: name(at),
-            size_bytes: 64 << (10 + (turn + nth + at as usize) % 6),
-            reserve_bytes: None,
+            options: ResizeOptions::to_size(64 << (10 + (turn + nth + at as usize) % 6)),
         });
         poses(&mut clients, |nth, at| Question::Rename {
             operation: OperationName::NONE,
@@ -290,11 +289,11 @@ fn keeps_pages(socket: &Path) {
         poses(&mut clients, |nth, at| {
             let from = u64::from(at) * 64;
             Question::Hint {
-                handle: handles[nth],
+                handle: handles[nth].into(),
                 hint: match (turn + at) % 4 {
-                    0 => HintWords::Prefetch(vec![0..2048; 8]),
-                    1 | 2 => HintWords::Keep(from..from + 64),
-                    _ => HintWords::Drop(0..2048),
+                    0 => Hint::Prefetch(vec![0..2048; 8]),
+                    1 | 2 => Hint::Keep(from..from + 64),
+                    _ => Hint::Drop(0..2048),
                 },
             }
         });
@@ -308,9 +307,14 @@ fn hands_on_and_leaves(socket: &Path) {
     for (client, handle) in clients.iter_mut().zip(handles) {
         for id in 1000..1064 {
             let access = Access::Read;
-            client
-                .wire
-                .try_send(&Question::HandOn { handle, access }.encode(id).unwrap());
+            client.wire.try_send(
+                &Question::HandOn {
+                    handle: handle.into(),
+                    access,
+                }
+                .encode(id)
+                .unwrap(),
+            );
         }
     }
     std::thread::sleep(Duration::from_secs(2));
@@ -328,11 +332,10 @@ fn shouts(socket: &Path) {
             operation: OperationName::NONE,
             owner_uid: 0,
             name: "another's".into(),
-            size_bytes: 4096,
-            reserve_bytes: 0,
-            mode: 0o600,
-            group: None,
-            zero: ZeroWords::Lazy,
+            options: CreateOptions {
+                zero: Zeroing::Lazy,
+                ..CreateOptions::of_size(4096)
+            },
         }
         .encode(4)
         .unwrap(),

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::task::Poll;
 
-use baio_words::OperationName;
 use baio_words::session::{
-    Answer, FromBroker, Hello, MESSAGE_MAX, OwnerWords, Question, StatusWords, VERSION, Welcome, ZeroWords,
+    Answer, FromBroker, Hello, MESSAGE_MAX, OwnerWords, Question, StatusWords, VERSION, Welcome,
 };
+use baio_words::{CreateOptions, OperationName};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType,
@@ -253,11 +253,7 @@ impl Talk {
             operation: OperationName::NONE,
             owner_uid: self.welcome.uid,
             name: name.to_owned(),
-            size_bytes,
-            reserve_bytes: 0,
-            mode: 0o600,
-            group: None,
-            zero: ZeroWords::Written,
+            options: CreateOptions::of_size(size_bytes),
         }
     }
 

@@ -40,8 +40,6 @@ const LEFT: &[(&str, &str)] = &[
     ("storage", "core/logs core/logs/held core/returns"),
     ("storage", "error/fault error/shown"),
     ("storage", "log/mod log/appender log/begin log/flights log/read log/reader log/recent log/retained log/shared"),
-    ("storage", "volume/beside volume/inspect"),
-    ("words", "session/mod session/answer session/greeting"),
 ];
 
 /// What items are declared by. A private module is seen by all below it, and meant to be.

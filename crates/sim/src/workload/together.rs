@@ -81,7 +81,7 @@ fn begin(core: &mut Core, op: &Op) -> Result<OperationId, Error> {
 }
 
 fn tell_place(op: &mut Op, answer: &Answer) {
-    if let (Op::Create { start_block, .. } | Op::Resize { start_block, .. }, Answer::Segment(info)) = (op, answer) {
+    if let (Op::Create { start_block, .. } | Op::Resize { start_block, .. }, Answer::Segment { info }) = (op, answer) {
         *start_block = Some(info.start_block);
     }
 }

@@ -28,6 +28,8 @@ mod tests;
 
 use std::ops::Range;
 
+pub use baio_words::Pattern;
+
 /// Streams of one object at a time.
 const STREAMS: usize = 8;
 /// The first window, in pages, if the request was smaller than half of it.
@@ -36,18 +38,6 @@ const WINDOW_MIN: u64 = 4;
 const LARGE: u64 = 128;
 /// A stream that is read ahead of counts as younger by so many requests when a place for a new one is sought.
 const GRACE: u64 = 64;
-
-/// How a reader says it will read an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pattern {
-    /// Nothing was said: streams are recognised.
-    #[default]
-    Unknown,
-    /// In order: every request is read ahead of, and by the largest window at once.
-    Sequential,
-    /// At random: nothing is read ahead.
-    Random,
-}
 
 /// Where one reader is.
 #[derive(Clone, Copy, Debug, Default)]

@@ -35,12 +35,12 @@ impl Core {
             }
         })?;
         match answer {
-            Answer::Defragged(report) => Ok(report),
+            Answer::Defragged(report) => Ok(*report),
             _ => Err(Error::new("defragment", self.volume_name(), Fault::NotFound)),
         }
     }
 
-    fn defrag_of(&self, who: Identity) -> Result<Operation> {
+    pub(super) fn defrag_of(&self, who: Identity) -> Result<Operation> {
         let subject = self.whole_subject("defragment", who)?;
         Ok(defrag(subject))
     }

@@ -4,7 +4,7 @@ use super::requests::Way;
 use super::{Core, OperationId};
 use crate::error::Result;
 use crate::identity::Identity;
-use crate::operation::freeze::{FreezeId, Stillness, freeze};
+use crate::operation::freeze::{Stillness, freeze};
 use crate::operation::{Event, Kind};
 use crate::request::{Owner, SegmentOp, SegmentRequest};
 use crate::slot_map::SlotKey;
@@ -29,9 +29,9 @@ impl Core {
         Ok(self.begin(freeze(subject)))
     }
 
-    /// One who froze the volume needs that no more. With the last of them, what waited goes on. An old id does nothing.
-    pub fn thaw(&mut self, id: FreezeId) {
-        if self.freeze.let_go(&id) {
+    /// One who froze the volume needs that no more. With the last of them, what waited goes on. An old number does nothing.
+    pub fn thaw(&mut self, freeze: u64) {
+        if self.freeze.let_go(freeze) {
             self.end_freeze();
         }
     }

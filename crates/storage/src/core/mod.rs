@@ -19,6 +19,7 @@
 //! | `logs.rs` | the logs: opened, asked, driven, wound down |
 //! | `freeze.rs` | the device kept still for a copy of the volume |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
+//! | `commands.rs` | what is asked besides requests: an arm a verb |
 //! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
 //! | `segments.rs` | create, delete, open, list, quotas |
 //! | `counters.rs` | all counters at one moment |
@@ -27,6 +28,7 @@
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
 pub(crate) mod cached;
+pub(crate) mod commands;
 pub(crate) mod counters;
 mod defrag;
 mod drivers;
@@ -36,7 +38,6 @@ mod lend;
 pub(crate) mod logs;
 pub(crate) mod looks;
 mod moves;
-mod named;
 mod operations;
 pub(crate) mod pool;
 mod requests;

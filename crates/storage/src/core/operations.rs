@@ -225,9 +225,13 @@ impl Core {
 
     fn drop_answer(&mut self, answer: Result<Answer>) {
         match answer {
-            Ok(Answer::Opened(handle, _)) => self.close_handle(handle),
-            Ok(Answer::Frozen(id)) => self.thaw(id),
-            _ => {}
+            Ok(Answer::Frozen { freeze }) => self.thaw(freeze),
+            Ok(answer) => {
+                if let Some(handle) = answer.handle() {
+                    self.close_handle(handle);
+                }
+            }
+            Err(_) => {}
         }
     }
 
@@ -260,7 +264,7 @@ impl Core {
     /// The same for an operation that answers with its segment.
     pub(super) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
         match self.run_operation(operation)? {
-            Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
+            Answer::Segment { info } | Answer::Opened { info, .. } => Ok(info),
             _ => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
         }
     }

@@ -8,12 +8,11 @@ use baio_process::fork::Life;
 
 use super::Core;
 use super::logs::LogId;
-use crate::operation::freeze::FreezeId;
 use crate::request::PinnedPage;
 
 pub(super) enum Returned {
     Pin(PinnedPage),
-    Freeze(FreezeId),
+    Freeze(u64),
     Log(LogId),
 }
 
@@ -84,8 +83,8 @@ impl Drop for HeldPage {
 pub struct HeldFreeze(Held);
 
 enum Held {
-    // `None` only while it is dropped, as below.
-    Here(Option<FreezeId>, Arc<Returns>),
+    Here(u64, Arc<Returns>),
+    // `None` only while it is dropped.
     Elsewhere(Life, Option<Box<dyn FnOnce() + Send + Sync>>),
 }
 
@@ -106,11 +105,7 @@ impl std::fmt::Debug for HeldFreeze {
 impl Drop for HeldFreeze {
     fn drop(&mut self) {
         match &mut self.0 {
-            Held::Here(id, returns) => {
-                if let Some(id) = id.take() {
-                    returns.add(Returned::Freeze(id));
-                }
-            }
+            Held::Here(freeze, returns) => returns.add(Returned::Freeze(*freeze)),
             // A forked child's copy is of a freeze that its parent still needs.
             Held::Elsewhere(born, thaw) => match thaw.take() {
                 Some(thaw) if born.is_over() => std::mem::forget(thaw),
@@ -133,8 +128,8 @@ impl Core {
 
     /// Has the volume thawed when this is dropped, wherever that is; the next turn does it.
     #[must_use]
-    pub fn hold_freeze(&self, id: FreezeId) -> HeldFreeze {
-        HeldFreeze(Held::Here(Some(id), Arc::clone(&self.returns)))
+    pub fn hold_freeze(&self, freeze: u64) -> HeldFreeze {
+        HeldFreeze(Held::Here(freeze, Arc::clone(&self.returns)))
     }
 
     /// Takes back what was let go elsewhere.
@@ -146,7 +141,7 @@ impl Core {
         for returned in list {
             match returned {
                 Returned::Pin(pin) => self.unpin(pin),
-                Returned::Freeze(id) => self.thaw(id),
+                Returned::Freeze(freeze) => self.thaw(freeze),
                 Returned::Log(id) => self.end_log(id),
             }
         }

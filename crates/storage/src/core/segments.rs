@@ -155,12 +155,12 @@ impl Core {
     pub fn list(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
         let operation = self.list_of(who)?;
         match self.run_operation(operation)? {
-            Answer::Segments(segments) => Ok(segments),
+            Answer::Segments { infos, .. } => Ok(infos),
             _ => Err(Error::new("list", self.volume_name(), Fault::NotFound)),
         }
     }
 
-    fn list_of(&self, who: Identity) -> Result<Operation> {
+    pub(super) fn list_of(&self, who: Identity) -> Result<Operation> {
         Ok(list(self.whole_subject("list", who)?))
     }
 
@@ -339,7 +339,7 @@ impl Core {
         let subject = self.subject("open", who, owner_uid, name)?;
         let object = subject.object.clone();
         match self.run_operation(open(subject, access))? {
-            Answer::Opened(handle, info) => Ok((handle, info)),
+            Answer::Opened { handle, info, .. } => Ok((handle, info)),
             _ => Err(Error::new("open", object, Fault::NotFound)),
         }
     }

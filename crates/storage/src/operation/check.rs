@@ -67,7 +67,7 @@ async fn run() -> Result<Answer, Failed> {
             let device = Device::simulated(cx.volume.device.file.clone());
             check::check_served(cx.engine, &device, &AtomicBool::new(false), &mut |_| {})
         });
-        return Ok(Answer::Checked(report?));
+        return Ok(Answer::Checked(Box::new(report?)));
     }
     let told = Arc::new(Told::default());
     with(|cx| {
@@ -83,9 +83,8 @@ async fn run() -> Result<Answer, Failed> {
         threaded = thread_still().await?;
     }
     let report = told.report.lock().unwrap_or_else(PoisonError::into_inner).take();
-    Ok(Answer::Checked(
-        report.ok_or(Fault::Unexpected("the end of the thread that checks"))??,
-    ))
+    let report = report.ok_or(Fault::Unexpected("the end of the thread that checks"))??;
+    Ok(Answer::Checked(Box::new(report)))
 }
 
 /// Begins the thread.

@@ -9,9 +9,11 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
+pub use baio_words::CreateOptions;
+
 use crate::error::Fault;
 use crate::identity::Sight;
-use crate::operation::fill::{Fill, Zeroing};
+use crate::operation::fill::Fill;
 use crate::operation::lookup::{Looked, SlotCopy, lookup};
 use crate::operation::repeat::{OperationName, Traced, unknown};
 use crate::operation::update::Update;
@@ -24,36 +26,6 @@ use crate::volume::accounts::{EVERYBODY_ELSE, Usage, kept_back};
 /// No group at all: the id that system calls take for none. Such is the group of a segment that uid 0 made for somebody else
 /// without naming one.
 pub const NO_GROUP: u32 = u32::MAX;
-
-/// What the segment is to be like.
-#[derive(Clone, Copy, Debug)]
-pub struct CreateOptions {
-    /// Size in bytes; rounded up to whole blocks.
-    pub size_bytes: u64,
-    /// Bytes up to which it can later grow in place; 0 for no more than its size.
-    pub reserve_bytes: u64,
-    /// How its blocks become zero.
-    pub zero: Zeroing,
-    /// Permission bits.
-    pub mode: u32,
-    /// The owner's group; `None` takes the caller's, and for a segment of another owner none, so that the group's bits of the
-    /// mode are nobody's. A group that the caller is not in only uid 0 may name.
-    pub group: Option<u32>,
-}
-
-impl CreateOptions {
-    /// A private segment of this size.
-    #[must_use]
-    pub fn of_size(size_bytes: u64) -> CreateOptions {
-        CreateOptions {
-            size_bytes,
-            reserve_bytes: 0,
-            zero: Zeroing::Written,
-            mode: 0o600,
-            group: None,
-        }
-    }
-}
 
 /// A run of blocks taken from the free set, in blocks.
 #[derive(Clone, Copy, Debug)]

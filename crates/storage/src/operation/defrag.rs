@@ -18,6 +18,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use baio_words::{DefragReport, Unmoved};
+
 use crate::error::Fault;
 use crate::operation::list::seen;
 use crate::operation::moving::{Which, move_segment};
@@ -43,38 +45,6 @@ pub struct DefragProgress {
     pub segments: u64,
     /// Bytes copied so far, in all passes.
     pub moved_bytes: u64,
-}
-
-/// A segment that is not where it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmoved {
-    /// Its name.
-    pub name: String,
-    /// Its owner.
-    pub owner_uid: u32,
-    /// Why it was not moved.
-    pub why: String,
-}
-
-/// What has come of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DefragReport {
-    /// Moves made; a segment that had to hop made two.
-    pub moves: u64,
-    /// Segments that were moved.
-    pub moved_segments: u64,
-    /// Bytes copied.
-    pub moved_bytes: u64,
-    /// Bytes of the longest free run before.
-    pub largest_free_before_bytes: u64,
-    /// Bytes of the longest free run now.
-    pub largest_free_bytes: u64,
-    /// Bytes free.
-    pub free_bytes: u64,
-    /// Segments that could not be moved down although there is a gap below them.
-    pub unmoved: Vec<Unmoved>,
-    /// How many more there are that are not listed: a broker tells the first 64.
-    pub untold: u64,
 }
 
 /// Where a segment goes.
@@ -262,7 +232,7 @@ impl Defrag {
             who: cx.subject.who,
         });
         match answered(move_segment(subject, Which::Placed(at, to))).await {
-            Ok(Answer::Segment(moved)) => {
+            Ok(Answer::Segment { info: moved }) => {
                 self.report.moves += 1;
                 self.report.moved_bytes += moved.size_bytes;
                 self.progress.moved_bytes = self.report.moved_bytes;
@@ -287,7 +257,7 @@ impl Defrag {
         self.report.moved_segments = self.moved.len() as u64;
         self.report.largest_free_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
         self.report.free_bytes = bytes(cx, cx.volume.free.free_blocks());
-        Answer::Defragged(self.report)
+        Answer::Defragged(Box::new(self.report))
     }
 }
 

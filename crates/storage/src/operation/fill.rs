@@ -5,6 +5,7 @@
 //! part ([`Part::Zeroes`]) of its operation's requests, so a look-up can be under way beside it.
 
 use baio_engine::{Completion, Durability, Errno, Frozen, Memory, Op, Request, Space};
+pub use baio_words::Zeroing;
 
 use crate::error::Fault;
 use crate::operation::waits::{completed, with};
@@ -17,17 +18,6 @@ const CHUNK_BYTES: u64 = 256 << 10;
 
 /// What is left in the arena for the look-up beside: a bucket's table pair and its mirror.
 const SPARE_BYTES: usize = 16 << 10;
-
-/// How blocks become zero before they are exposed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Zeroing {
-    /// Zeroes are written: later writes find their place and need no metadata of the file system below.
-    #[default]
-    Written,
-    /// The device or file is asked for zeroes (`FALLOC_FL_ZERO_RANGE`, then `FALLOC_FL_PUNCH_HOLE`, which reads as zero as
-    /// well); written only where it cannot. At once, but the first durable write to each block may cost more.
-    Lazy,
-}
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,10 +22,6 @@ use crate::slot_map::SlotKey;
 
 use baio_engine::{Durability, Errno, Op, Request};
 
-/// Names one who wants the volume frozen, until he thaws it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FreezeId(u64);
-
 /// How still the device is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stillness {
@@ -62,16 +58,17 @@ impl Freeze {
         self.stillness != Stillness::None
     }
 
-    fn hold(&mut self) -> FreezeId {
+    /// One more wants the volume frozen: the number by which he thaws it.
+    fn hold(&mut self) -> u64 {
         self.next += 1;
         self.holders.push(self.next);
-        FreezeId(self.next)
+        self.next
     }
 
     /// One wants it no more; whether it was the last.
-    pub(crate) fn let_go(&mut self, id: &FreezeId) -> bool {
+    pub(crate) fn let_go(&mut self, freeze: u64) -> bool {
         let before = self.holders.len();
-        self.holders.retain(|holder| *holder != id.0);
+        self.holders.retain(|holder| *holder != freeze);
         self.holders.len() < before && self.holders.is_empty()
     }
 
@@ -144,5 +141,7 @@ async fn write_back() -> Result<usize, Fault> {
 
 fn frozen(cx: &mut Context<'_>) -> Answer {
     cx.freeze.syncs.clear();
-    Answer::Frozen(cx.freeze.hold())
+    Answer::Frozen {
+        freeze: cx.freeze.hold(),
+    }
 }

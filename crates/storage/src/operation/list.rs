@@ -53,7 +53,10 @@ async fn run() -> Result<Answer, Failed> {
         let named = |((_, name, _), info): (Order, SegmentInfo)| SegmentInfo { name, ..info };
         gathered.extend(found.by_ref().take(TURN_SEGMENTS).map(named));
         if found.len() == 0 {
-            return Ok(Answer::Segments(gathered));
+            return Ok(Answer::Segments {
+                more: false,
+                infos: gathered,
+            });
         }
         next_turn().await?;
     }

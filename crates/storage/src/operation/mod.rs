@@ -27,24 +27,24 @@ use std::sync::Arc;
 use std::ops::Range;
 
 use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
+pub use baio_words::Answer;
 
 use self::check::Told;
 use self::claims::Claims;
-use self::defrag::{DefragProgress, DefragReport};
-use self::freeze::{Freeze, FreezeId};
+use self::defrag::DefragProgress;
+use self::freeze::Freeze;
 use self::waits::Story;
 use crate::cache;
 use crate::error::{Error, Fault, Result};
 use crate::holds::{HoldId, Holds, Touched};
 use crate::identity::{Identity, Sight};
 use crate::object::{ObjectState, Objects, Target};
-use crate::request::{Handle, Requests};
+use crate::request::Requests;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
-use crate::volume::accounts::Account;
-use crate::volume::check::{CheckProgress, CheckReport};
-use crate::volume::inspect::SegmentInfo;
+use crate::volume::check::CheckProgress;
+use crate::volume::inspect::segment_info;
 
 pub(crate) mod check;
 pub(crate) mod claims;
@@ -167,25 +167,6 @@ pub(crate) enum Step {
     Done(Result<Answer>),
 }
 
-/// What an operation gives.
-#[derive(Debug)]
-pub enum Answer {
-    /// The segment as it is now.
-    Segment(SegmentInfo),
-    /// A handle on it.
-    Opened(Handle, SegmentInfo),
-    /// What an owner holds and may hold.
-    Account(Account),
-    /// Segments, by owner and name.
-    Segments(Vec<SegmentInfo>),
-    /// What a defragmentation has done.
-    Defragged(DefragReport),
-    /// The volume is frozen until this is thawed.
-    Frozen(FreezeId),
-    /// What a check has found.
-    Checked(CheckReport),
-}
-
 /// How far an operation is, while it does what takes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -299,8 +280,8 @@ impl Context<'_> {
     /// The answer that is a segment as it is now.
     pub(crate) fn segment(&self, inode: &Inode) -> std::result::Result<Answer, Fault> {
         let name = inode.name.as_ref().ok_or(Fault::NotFound)?;
-        let info = SegmentInfo::of(inode, name, self.volume.block_size(), false);
-        Ok(Answer::Segment(info))
+        let info = segment_info(inode, name, self.volume.block_size(), false);
+        Ok(Answer::Segment { info })
     }
 
     /// Refuses whoever sees only its own of the volume.

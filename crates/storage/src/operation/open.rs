@@ -9,7 +9,7 @@ use crate::operation::walk::Walk;
 use crate::operation::{Answer, Context, Failed, Kind, Operation, Subject, Taking, quarantined};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
-use crate::volume::inspect::SegmentInfo;
+use crate::volume::inspect::segment_info;
 
 /// A handle on a segment.
 pub(crate) fn open(subject: Subject, access: Access) -> Operation {
@@ -99,7 +99,7 @@ fn opened(cx: &mut Context<'_>, access: Access, at: SlotAddress, inode: &Inode) 
     let run = cx.volume.layout().run_at(inode.start_block, inode.blocks);
     let (start, size) = run.ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
     let name = inode.name.as_ref().ok_or(Fault::NotFound)?;
-    let info = SegmentInfo::of(inode, name, cx.volume.block_size(), false);
+    let info = segment_info(inode, name, cx.volume.block_size(), false);
     let target = Target::Segment {
         address: at,
         owner_uid: inode.owner_uid,
@@ -109,7 +109,7 @@ fn opened(cx: &mut Context<'_>, access: Access, at: SlotAddress, inode: &Inode) 
     };
     let handle = cx.objects.add(cx.subject.object.clone(), access, target);
     cx.objects.opened_by(handle, who.uid);
-    Ok(Answer::Opened(handle, info))
+    Ok(Answer::Opened { handle, access, info })
 }
 
 /// A segment that is being moved is served by its mark, which changes with the token only: so this one is the newest.

@@ -15,6 +15,8 @@
 //! While a segment is being resized it is claimed (others may open it); the token is not held while blocks are zeroed or
 //! requests end.
 
+pub use baio_words::ResizeOptions;
+
 use crate::error::Fault;
 use crate::object::Target;
 use crate::operation::claims::Claim;
@@ -32,48 +34,15 @@ use crate::volume::Volume;
 use crate::volume::accounts::Usage;
 use crate::volume::table::BucketCopy;
 
-/// What a segment is to become.
-#[derive(Clone, Copy, Debug)]
-pub struct ResizeOptions {
-    /// Size in bytes; rounded up to whole blocks.
-    pub size_bytes: u64,
-    /// Bytes up to which it can grow in place. `None`: a segment that shrinks gives back all behind its new end, one that
-    /// grows keeps a reserve that is large enough.
-    pub reserve_bytes: Option<u64>,
-    /// Nothing may be cut off: [`Fault::WouldCut`] where the segment is larger when its turn comes, whoever made it so.
-    pub grows_only: bool,
-}
-
-impl ResizeOptions {
-    /// This size, and no decision about the reserve. What lies behind it is cut off.
-    #[must_use]
-    pub fn to_size(size_bytes: u64) -> ResizeOptions {
-        ResizeOptions {
-            size_bytes,
-            reserve_bytes: None,
-            grows_only: false,
-        }
-    }
-
-    /// This size, and no decision about the reserve; refused where anything would be cut off.
-    #[must_use]
-    pub fn grown_to(size_bytes: u64) -> ResizeOptions {
-        ResizeOptions {
-            grows_only: true,
-            ..ResizeOptions::to_size(size_bytes)
-        }
-    }
-
-    /// Size and reserve in blocks, for a segment that has these now.
-    pub(crate) fn blocks(&self, inode: &Inode, block_size: u32) -> (u64, u64) {
-        let blocks = self.size_bytes.div_ceil(u64::from(block_size));
-        let reserve = match self.reserve_bytes {
-            Some(bytes) => bytes.div_ceil(u64::from(block_size)),
-            None if blocks < inode.blocks => blocks,
-            None => inode.reserve_blocks,
-        };
-        (blocks, reserve.max(blocks))
-    }
+/// Size and reserve in blocks, for a segment that has these now.
+fn blocks_of(options: &ResizeOptions, inode: &Inode, block_size: u32) -> (u64, u64) {
+    let blocks = options.size_bytes.div_ceil(u64::from(block_size));
+    let reserve = match options.reserve_bytes {
+        Some(bytes) => bytes.div_ceil(u64::from(block_size)),
+        None if blocks < inode.blocks => blocks,
+        None => inode.reserve_blocks,
+    };
+    (blocks, reserve.max(blocks))
 }
 
 /// The segment as it was found, and what it is to become, in blocks.
@@ -194,7 +163,7 @@ impl Resize {
             return Err(unknown());
         }
         cx.must_be_whole(at, &inode)?;
-        let (blocks, reserve) = self.options.blocks(&inode, cx.volume.block_size());
+        let (blocks, reserve) = blocks_of(&self.options, &inode, cx.volume.block_size());
         let plan = Plan {
             at,
             found: inode,

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+pub use baio_words::{Account, Limits, Usage};
+
 use crate::segment::layout::SLOTS_PER_BUCKET;
 
 /// The owner of the quota record that binds all who have none of their own. No user has this uid: to the system it means "no
@@ -17,51 +19,6 @@ pub const EVERYBODY_ELSE: u32 = u32::MAX;
 /// sixteenth, at least what one bucket of the table is for. Whatever tenants without limits do, there is room to set them.
 pub(crate) fn kept_back(segments_max: u64) -> u64 {
     (segments_max / 16).max(SLOTS_PER_BUCKET as u64 / 2)
-}
-
-/// So much of blocks and segments is held, or may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Blocks.
-    pub blocks: u64,
-    /// Segments.
-    pub segments: u64,
-}
-
-/// The most that an owner may hold; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Blocks.
-    pub blocks: Option<u64>,
-    /// Segments.
-    pub segments: Option<u64>,
-}
-
-impl Limits {
-    /// Is there no limit at all?
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        *self == Limits::default()
-    }
-}
-
-/// What one owner holds and may hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
-    /// What it holds.
-    pub used: Usage,
-    /// What it may hold.
-    pub limits: Limits,
-}
-
-impl Account {
-    /// Does the owner hold more than it may? So it does where a limit was set below what it had.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        let Account { used, limits } = self;
-        limits.blocks.is_some_and(|limit| used.blocks > limit)
-            || limits.segments.is_some_and(|limit| used.segments > limit)
-    }
 }
 
 /// More than the owner may hold.

@@ -27,12 +27,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use baio_engine::Engine;
+use baio_words::InUse;
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::Image;
 use crate::segment::superblock::Superblock;
 use crate::volume::device::{Device, Hold};
-use crate::volume::inspect::InUse;
 use crate::volume::table::{Doubt, Healing};
 
 /// The part of an image that says which it is: bucket, epoch, generation and checksum (`segment/bucket.rs`).

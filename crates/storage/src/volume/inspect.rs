@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use baio_engine::{Engine, File};
+pub use baio_words::{InUse, SegmentInfo, VolumeInfo, VolumeView};
 
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Identity, Sight};
@@ -21,126 +22,23 @@ use crate::volume::device::{Device, Hold};
 use crate::volume::table::{self, Doubt, Healing};
 use crate::volume::{MIXED, snapshot, superblocks};
 
-/// Who has a volume open to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InUse {
-    /// The process, where the kernel tells and it is the caller's business: root's, or of one's own processes.
-    pub pid: Option<u32>,
-}
-
-/// A segment, as `list` and `stat` show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentInfo {
-    /// Its name.
-    pub name: String,
-    /// Its owner.
-    pub owner_uid: u32,
-    /// Its owner's group.
-    pub owner_gid: u32,
-    /// Permission bits.
-    pub mode: u32,
-    /// Size in bytes, whole blocks.
-    pub size_bytes: u64,
-    /// Length of its run of blocks in bytes: it grows in place up to this.
-    pub reserve_bytes: u64,
-    /// First block of the run. Of a segment behind a broker 0, which says nothing: where it lies is not told.
-    pub start_block: u64,
-    /// "live", "moving", "quarantined".
-    pub state: &'static str,
-    /// Which segment it is, whatever its name: a rename keeps it, another segment of the name has another. All zero where a broker does not
-    /// tell it.
-    pub uuid: [u8; 16],
-}
-
-/// A volume, as `stat` shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeInfo {
-    /// Its identity.
-    pub uuid: [u8; 16],
-    /// Version of the format.
-    pub format_version: u32,
-    /// Unit of allocation in bytes.
-    pub block_size: u32,
-    /// Bytes of data that it can hold.
-    pub size_bytes: u64,
-    /// Bytes of data that it can hold when it has grown as far as it was formatted for.
-    pub size_bytes_max: u64,
-    /// Bytes of the file or device, metadata included: more than the volume takes if it has grown since.
-    pub device_bytes: u64,
-    /// Bytes that no segment holds.
-    pub free_bytes: u64,
-    /// Bytes of the longest run that no segment holds: the largest segment that can be made.
-    pub largest_free_bytes: u64,
-    /// Segments that exist.
-    pub segments: u64,
-    /// Segments that can exist.
-    pub segments_max: u64,
-    /// Was it closed properly? Not while it is in use.
-    pub clean: bool,
-    /// Who had it open to write when it was looked at from outside (`Core::inspect_beside`).
-    pub in_use: Option<InUse>,
-    /// Where block 0 of the data begins in the file or device, in bytes.
-    pub data_at_bytes: u64,
-    /// What whoever owns the volume should know: segments that are not served, inodes that cannot be decoded.
-    pub warnings: Vec<String>,
-}
-
-/// A volume, as it is shown to somebody: what tells nothing of others, and the rest to whom it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeView {
-    /// Version of the format.
-    pub format_version: u32,
-    /// Unit of allocation in bytes.
-    pub block_size: u32,
-    /// Bytes of data that it can hold.
-    pub size_bytes: u64,
-    /// Bytes of data that it can hold when it has grown as far as it was formatted for.
-    pub size_bytes_max: u64,
-    /// Was it closed properly? Not while it is in use.
-    pub clean: bool,
-    /// Who had it open to write when it was looked at from outside (`Core::inspect_beside`).
-    pub in_use: Option<InUse>,
-    /// What the one who asks holds and may hold.
-    pub own: Account,
-    /// All there is to say: for uid 0, and for the user that the volume's file belongs to.
-    pub whole: Option<VolumeInfo>,
-}
-
-impl VolumeInfo {
-    /// As somebody sees it who holds that much.
-    #[must_use]
-    pub fn seen_with(self, sight: Sight, own: Account) -> VolumeView {
-        VolumeView {
-            format_version: self.format_version,
-            block_size: self.block_size,
-            size_bytes: self.size_bytes,
-            size_bytes_max: self.size_bytes_max,
-            clean: self.clean,
-            in_use: self.in_use,
-            own,
-            whole: (sight == Sight::Whole).then_some(self),
-        }
-    }
-}
-
-impl SegmentInfo {
-    pub(crate) fn of(inode: &Inode, name: &SegmentName, block_size: u32, quarantined: bool) -> SegmentInfo {
-        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
-        SegmentInfo {
-            name: name.as_str().to_owned(),
-            owner_uid: inode.owner_uid,
-            owner_gid: inode.owner_gid,
-            mode: inode.mode,
-            size_bytes: bytes(inode.blocks),
-            reserve_bytes: bytes(inode.reserve_blocks),
-            start_block: inode.start_block,
-            state: if quarantined {
-                "quarantined"
-            } else {
-                state_name(inode.state)
-            },
-            uuid: inode.uuid,
-        }
+/// A segment, as its inode says.
+pub(crate) fn segment_info(inode: &Inode, name: &SegmentName, block_size: u32, quarantined: bool) -> SegmentInfo {
+    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
+    let state = match quarantined {
+        true => InodeState::Quarantined,
+        false => inode.state,
+    };
+    SegmentInfo {
+        name: name.as_str().to_owned(),
+        owner_uid: inode.owner_uid,
+        owner_gid: inode.owner_gid,
+        mode: inode.mode,
+        size_bytes: bytes(inode.blocks),
+        reserve_bytes: bytes(inode.reserve_blocks),
+        start_block: inode.start_block,
+        state: state_name(state),
+        uuid: inode.uuid,
     }
 }
 
@@ -320,7 +218,7 @@ fn gather(
 pub(crate) fn shown(inode: &Inode, who: Identity, block_size: u32, quarantined: bool) -> Option<SegmentInfo> {
     let may_see = inode.state.is_segment() && who.acts_for(inode.owner_uid);
     let name = inode.name.as_ref().filter(|_| may_see)?;
-    Some(SegmentInfo::of(inode, name, block_size, quarantined))
+    Some(segment_info(inode, name, block_size, quarantined))
 }
 
 /// The segments that somebody may see, as they are found.
@@ -458,7 +356,7 @@ fn find(engine: &mut Engine, device: &Device, key: Key, witness: &mut Witness) -
             if let Visit::Found(at) = probe.visit(bucket, &slots) {
                 if let Some(Ok(inode)) = slots.get(at.slot) {
                     if let Some(name) = &inode.name {
-                        found = Some(SegmentInfo::of(inode, name, layout.block_size(), false));
+                        found = Some(segment_info(inode, name, layout.block_size(), false));
                     }
                 }
             }

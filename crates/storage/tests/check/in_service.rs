@@ -15,7 +15,7 @@ const VOLUME: u64 = 16 << 20;
 fn ended(core: &mut Core, id: &OperationId) -> Result<CheckReport, Error> {
     loop {
         match core.take_answer(id) {
-            Some(Ok(Answer::Checked(report))) => return Ok(report),
+            Some(Ok(Answer::Checked(report))) => return Ok(*report),
             Some(Err(error)) => return Err(error),
             Some(other) => panic!("{other:?}"),
             None => drop(core.turn(Wait::one()).unwrap()),
@@ -148,7 +148,7 @@ fn a_frozen_volume_can_be_checked() {
     let id = core.begin_freeze(ROOT).unwrap();
     let frozen = loop {
         match core.take_answer(&id) {
-            Some(Ok(Answer::Frozen(frozen))) => break frozen,
+            Some(Ok(Answer::Frozen { freeze: frozen })) => break frozen,
             Some(other) => panic!("{other:?}"),
             None => drop(core.turn(Wait::one()).unwrap()),
         }

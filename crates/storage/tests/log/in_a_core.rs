@@ -84,7 +84,7 @@ fn it_moves_with_its_segment() {
             break answer;
         }
     };
-    assert!(matches!(answer, Ok(Answer::Segment(_))), "{answer:?}");
+    assert!(matches!(answer, Ok(Answer::Segment { .. })), "{answer:?}");
     let grow = LogRequest::Grow {
         size_bytes: 2 * LOG_BYTES,
     };
@@ -111,7 +111,7 @@ fn its_batches_wait_for_the_end_of_a_freeze() {
     let id = core.begin_freeze(ROOT).unwrap();
     let frozen = loop {
         match core.take_answer(&id) {
-            Some(Ok(Answer::Frozen(id))) => break id,
+            Some(Ok(Answer::Frozen { freeze: id })) => break id,
             Some(other) => panic!("{other:?}"),
             None => drop(core.turn(Wait::one()).unwrap()),
         }

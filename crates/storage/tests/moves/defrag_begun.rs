@@ -21,7 +21,7 @@ fn holey() -> (Core, Disk) {
 
 fn report(core: &mut Core, id: &OperationId) -> Option<DefragReport> {
     match core.take_answer(id)? {
-        Ok(Answer::Defragged(report)) => Some(report),
+        Ok(Answer::Defragged(report)) => Some(*report),
         other => panic!("{other:?}"),
     }
 }

@@ -224,7 +224,7 @@ fn a_segment_grows_past_its_neighbour_by_moving() {
                 break answer;
             }
         };
-        let Answer::Segment(info) = answer.unwrap() else {
+        let Answer::Segment { info } = answer.unwrap() else {
             panic!("a resize answers with its segment")
         };
         load.end(&mut core, &mut known);

@@ -20,7 +20,7 @@ fn volume() -> Disk {
 fn ended(core: &mut Core, id: &OperationId) -> (Vec<SegmentInfo>, u32) {
     for turns in 0.. {
         match core.take_answer(id) {
-            Some(Ok(Answer::Segments(segments))) => return (segments, turns),
+            Some(Ok(Answer::Segments { infos: segments, .. })) => return (segments, turns),
             Some(other) => panic!("{other:?}"),
             None => drop(core.turn(Wait::one()).unwrap()),
         }

@@ -4,7 +4,8 @@
 use baio_engine::Wait;
 use baio_engine::sim::Disk;
 use baio_storage::{
-    Answer, Core, CreateOptions, Error, Format, OperationName, OwnershipChange, ResizeOptions, SegmentInfo,
+    Answer, Begun, Command, Core, CreateOptions, Error, Format, Identity, OperationId, OperationName, OwnershipChange,
+    ResizeOptions, SegmentInfo,
 };
 
 use crate::harness::{BLOCK, ME, ROOT, STRANGER, open_simulated, simulated_disk};
@@ -34,19 +35,70 @@ const ALL: [Ask; 6] = [
     Ask::Chown,
 ];
 
-fn begin(core: &mut Core, ask: Ask, name: OperationName) -> baio_storage::OperationId {
-    match ask {
-        Ask::Create => core.begin_create_as(ME, ME.uid, "a", &CreateOptions::of_size(5 * B), name),
-        Ask::Delete => core.begin_delete_as(ME, ME.uid, "a", name),
-        Ask::Resize(blocks) => core.begin_resize_as(ME, ME.uid, "a", &ResizeOptions::to_size(blocks * B), name),
-        Ask::Rename => core.begin_rename_as(ME, ME.uid, "a", "b", name),
-        Ask::Chmod => core.begin_change_ownership_as(ME, ME.uid, "a", OwnershipChange::of_mode(0o640), name),
-        Ask::Chown => {
-            let away = OwnershipChange::of_owner(STRANGER.uid, None);
-            core.begin_change_ownership_as(ROOT, ME.uid, "a", away, name)
+fn begin(core: &mut Core, ask: Ask, operation: OperationName) -> OperationId {
+    let (owner_uid, name) = (ME.uid, "a".to_owned());
+    let change = |change| Command::ChangeOwnership {
+        operation,
+        owner_uid,
+        name: "a".to_owned(),
+        change,
+    };
+    let (who, command) = match ask {
+        Ask::Create => {
+            let options = CreateOptions::of_size(5 * B);
+            (
+                ME,
+                Command::Create {
+                    operation,
+                    owner_uid,
+                    name,
+                    options,
+                },
+            )
         }
+        Ask::Delete => (
+            ME,
+            Command::Delete {
+                operation,
+                owner_uid,
+                name,
+            },
+        ),
+        Ask::Resize(blocks) => {
+            let options = ResizeOptions::to_size(blocks * B);
+            (
+                ME,
+                Command::Resize {
+                    operation,
+                    owner_uid,
+                    name,
+                    options,
+                },
+            )
+        }
+        Ask::Rename => {
+            let new = "b".to_owned();
+            (
+                ME,
+                Command::Rename {
+                    operation,
+                    owner_uid,
+                    old: name,
+                    new,
+                },
+            )
+        }
+        Ask::Chmod => (ME, change(OwnershipChange::of_mode(0o640))),
+        Ask::Chown => (ROOT, change(OwnershipChange::of_owner(STRANGER.uid, None))),
+    };
+    begun(core, who, command)
+}
+
+fn begun(core: &mut Core, who: Identity, command: Command) -> OperationId {
+    match core.begin_command(who, command) {
+        Ok(Begun::Operation(id)) => id,
+        other => panic!("{other:?}"),
     }
-    .unwrap()
 }
 
 fn ask(core: &mut Core, what: Ask, name: OperationName) -> Result<SegmentInfo, Error> {
@@ -54,7 +106,7 @@ fn ask(core: &mut Core, what: Ask, name: OperationName) -> Result<SegmentInfo, E
     loop {
         if let Some(answer) = core.take_answer(&id) {
             return answer.map(|answer| match answer {
-                Answer::Segment(info) => info,
+                Answer::Segment { info } => info,
                 other => panic!("{other:?}"),
             });
         }
@@ -201,9 +253,12 @@ fn tombstones_of_named_operations_do_not_fill_the_table() {
         core.create(ME, ME.uid, &name, &CreateOptions::of_size(B)).unwrap();
         let mut id = [1; 16];
         id[..4].copy_from_slice(&nth.to_le_bytes());
-        let id = core
-            .begin_delete_as(ME, ME.uid, &name, OperationName::first(id))
-            .unwrap();
+        let command = Command::Delete {
+            operation: OperationName::first(id),
+            owner_uid: ME.uid,
+            name,
+        };
+        let id = begun(&mut core, ME, command);
         while core.take_answer(&id).map(Result::unwrap).is_none() {
             core.turn(Wait::one()).unwrap();
         }

@@ -7,8 +7,8 @@ use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Durability, Engine, File, Wait};
 use baio_storage::cache::CacheConfig;
 use baio_storage::{
-    Access, Answer, Core, CreateOptions, Error, FreezeId, Handle, Mode, OperationId, ResizeOptions, SegmentOp,
-    SegmentRequest, Ticket,
+    Access, Answer, Core, CreateOptions, Error, Handle, Mode, OperationId, ResizeOptions, SegmentOp, SegmentRequest,
+    Ticket,
 };
 
 use crate::harness::{
@@ -65,10 +65,10 @@ fn answer(core: &mut Core, id: &OperationId) -> Result<Answer, Error> {
     panic!("it does not end");
 }
 
-fn freeze(core: &mut Core) -> FreezeId {
+fn freeze(core: &mut Core) -> u64 {
     let id = core.begin_freeze(ROOT).unwrap();
     match answer(core, &id) {
-        Ok(Answer::Frozen(id)) => id,
+        Ok(Answer::Frozen { freeze: id }) => id,
         other => panic!("{other:?}"),
     }
 }
@@ -139,7 +139,7 @@ fn a_copy_made_meanwhile_has_everything_that_was_completed() {
                 }
             }
             begun.retain(|id| core.take_answer(id).map(|answer| answer.unwrap()).is_none());
-            if let Some(Answer::Frozen(id)) = freezing
+            if let Some(Answer::Frozen { freeze: id }) = freezing
                 .as_ref()
                 .and_then(|id| core.take_answer(id))
                 .map(Result::unwrap)
@@ -316,10 +316,10 @@ fn it_stays_frozen_until_the_last_has_thawed_it() {
     create(&mut core, "data", BLOCKS * B);
     let handle = open_write(&mut core, "data");
     let [one, other] = [(); 2].map(|()| core.begin_freeze(ROOT).unwrap());
-    let Ok(Answer::Frozen(one)) = answer(&mut core, &one) else {
+    let Ok(Answer::Frozen { freeze: one }) = answer(&mut core, &one) else {
         panic!()
     };
-    let Ok(Answer::Frozen(other)) = answer(&mut core, &other) else {
+    let Ok(Answer::Frozen { freeze: other }) = answer(&mut core, &other) else {
         panic!()
     };
     let waits = core
@@ -346,7 +346,7 @@ fn only_who_sees_the_whole_volume_may() {
     let id = core.begin_freeze(ME).unwrap();
     assert_eq!(answer(&mut core, &id).unwrap_err().code(), "EACCES");
     // One on its way is not disturbed by that.
-    let Ok(Answer::Frozen(may)) = answer(&mut core, &may) else {
+    let Ok(Answer::Frozen { freeze: may }) = answer(&mut core, &may) else {
         panic!()
     };
     assert!(is_done(&mut core, writes));
@@ -489,7 +489,7 @@ fn a_segment_that_goes_meanwhile_keeps_nobody_from_freezing() {
         turn_for(&mut core, delay_ns);
         let delete = core.begin_delete(ME, ME.uid, "goes").unwrap();
         match answer(&mut core, &id) {
-            Ok(Answer::Frozen(id)) => core.thaw(id),
+            Ok(Answer::Frozen { freeze: id }) => core.thaw(id),
             other => panic!("{delay_ns} ns after the freeze: {other:?}"),
         }
         answer(&mut core, &delete).unwrap();
@@ -520,7 +520,7 @@ fn a_segment_that_is_going_keeps_nobody_from_freezing() {
         }
         let id = core.begin_freeze(ROOT).unwrap();
         match answer(&mut core, &id) {
-            Ok(Answer::Frozen(id)) => core.thaw(id),
+            Ok(Answer::Frozen { freeze: id }) => core.thaw(id),
             other => panic!("{turns} turns after the delete: {other:?}"),
         }
         answer(&mut core, &delete).unwrap();

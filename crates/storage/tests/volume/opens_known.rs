@@ -28,7 +28,7 @@ fn open(core: &mut Core, who: Identity, name: &str, uuid: [u8; 16]) -> Result<St
     loop {
         if let Some(answer) = core.take_answer(&id) {
             return answer.map(|answer| match answer {
-                Answer::Opened(_, info) => {
+                Answer::Opened { info, .. } => {
                     assert_eq!(info.uuid, uuid);
                     info.name
                 }

@@ -1,7 +1,11 @@
 //! How a session begins: the client says what it wants, the broker what it gives.
 
-use super::codec::{Field, Malformed, Reader, Writer, malformed, record};
-use super::{HELLO, MAGIC, NAME_MAX, WELCOME};
+use crate::codec::{Field, Malformed, NAME_MAX, Reader, Writer, malformed, record};
+
+/// The first bytes of a Hello's body.
+pub const MAGIC: [u8; 4] = *b"baio";
+pub(super) const HELLO: u16 = 0x0001;
+pub(super) const WELCOME: u16 = 0x0002;
 
 /// The client's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,11 +2,9 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `codec` | fields as bytes, both directions |
 //! | `greeting` | the first message of each side |
-//! | `question` | what a client asks |
-//! | `answer` | what the broker answers |
-//! | `upkeep` | of these, what a defragmentation and a check have come to |
+//! | [`Question`] | what a client asks: a [`Command`](crate::Command) as on every link, with the session's handles |
+//! | [`Answer`] | what the broker answers: as on every link, with an error in words |
 //!
 //! A datagram of one byte is a doorbell: look at the rings. Every other one is a message of at most [`MESSAGE_MAX`] bytes,
 //! little-endian:
@@ -30,56 +28,25 @@
 //! Decoding is pure and total: it looks at the bytes alone, checks every length, and takes one form of each message. What
 //! cannot be decoded is sent by no correct peer, and ends that session only. `docs/shm-protocol.md` has the whole protocol.
 
-mod answer;
-mod codec;
 mod greeting;
-mod question;
-mod upkeep;
 
-pub use answer::{
-    AccountWords, Answer, Failed, OwnerWords, SegmentWords, StatusWords, VolumeWords, WholeWords, pieces,
+pub use crate::answer::{Answer, pieces};
+pub use crate::codec::{
+    FINDING_TEXT_MAX, FINDINGS_MAX, MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, RANGES_MAX, TEXT_MAX, TooLong,
+    WARNINGS_MAX, cut,
 };
-pub use codec::{Malformed, TooLong, cut};
-pub use greeting::{Hello, RingAt, Welcome};
-pub use question::{HintWords, PatternWords, Question, ZeroWords};
-pub use upkeep::{CheckWords, DefragWords, ProblemWords, RepairWords, UnmovedWords};
+pub use crate::command::{Command as Question, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON};
+pub use crate::refusal::Failed;
+pub use crate::usage::{OwnerWords, StatusWords};
+pub use greeting::{Hello, MAGIC, RingAt, Welcome};
 
-use codec::{Field, Reader, malformed};
+use crate::codec::{Field, Reader, malformed};
+use greeting::{HELLO, WELCOME};
 
-/// The longest message in bytes.
-pub const MESSAGE_MAX: usize = 65536;
 /// The version of the protocol that this is.
 pub const VERSION: u16 = 1;
-/// The feature of a session whose client goes on with the next broker: it may ask [`Question::Opening`] and [`Question::OpenKnown`].
-pub const GOES_ON: u64 = 1;
-/// The first bytes of a Hello's body.
-pub const MAGIC: [u8; 4] = *b"baio";
-/// The feature of logs: `ClaimLog`, `ReleaseLog` and `LogClaimed` exist.
-pub const FEATURE_LOGS: u64 = 1 << 8;
-/// The feature of ownership: `ChangeOwnership` exists.
-pub const FEATURE_OWNERSHIP: u64 = 1 << 9;
-/// The feature of growing: `Grow` exists.
-pub const FEATURE_GROW: u64 = 1 << 10;
-/// The longest name in bytes.
-pub const NAME_MAX: usize = 255;
-/// The longest text in bytes.
-pub const TEXT_MAX: usize = 4096;
-/// The most ranges that one hint names.
-pub const RANGES_MAX: usize = 1024;
-/// The most warnings that one answer carries.
-pub const WARNINGS_MAX: usize = 8;
-/// The most users of which one answer tells.
-pub const OWNERS_MAX: usize = 960;
-/// The most segments that could not be moved, and problems, of which one answer tells.
-pub const FINDINGS_MAX: usize = 64;
-/// The longest text of one of these in bytes: all of them fit into a message.
-pub const FINDING_TEXT_MAX: usize = 256;
 /// The datagram that is a doorbell. The value does not matter to who gets it.
 pub const DOORBELL: [u8; 1] = [1];
-
-const HEADER_BYTES: usize = 8;
-const HELLO: u16 = 0x0001;
-const WELCOME: u16 = 0x0002;
 
 /// What a broker gets.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::{self, Reply};
 use baio_client::{Ended, WaitPlace};
-use baio_storage::{Error, Fault, Result, Ticket};
+use baio_storage::{Command, Error, Fault, Result, Ticket};
 
 use super::super::carried::Client;
 
@@ -118,14 +118,14 @@ impl Drop for Answerer {
 /// A question to the broker: asked as soon as there is a place for it.
 pub(super) enum Call {
     /// And where it waits for a place.
-    Fresh(Box<Command>, Option<WaitPlace>),
+    Fresh(Box<control::Call>, Option<WaitPlace>),
     Asked(Ticket),
     Over,
 }
 
 impl Call {
     pub(super) fn new(command: Command) -> Call {
-        Call::Fresh(Box::new(command), None)
+        Call::Fresh(Box::new(command.into()), None)
     }
 
     /// Nobody will take the answer; what it would have opened is closed.
@@ -141,19 +141,19 @@ impl Call {
     pub(super) fn poll(&mut self, client: &Arc<Client>, waker: &Waker) -> Poll<Result<Reply>> {
         let stale = || Error::new("ask the broker of", client.name(), Fault::Stale);
         let ticket = match std::mem::replace(self, Call::Over) {
-            Call::Fresh(command, mut place) => match client.command(command) {
+            Call::Fresh(call, mut place) => match client.command(call) {
                 Ok(ticket) => {
                     if let Some(place) = place {
                         client.room_taken(place);
                     }
                     ticket
                 }
-                Err(command) => {
+                Err(call) => {
                     if let Some(fault) = client.refusal() {
-                        return Poll::Ready(Err(Error::new(command.name(), client.name(), Fault::from(fault))));
+                        return Poll::Ready(Err(Error::new(call.name(), client.name(), Fault::from(fault))));
                     }
                     client.wake_when_room(&mut place, waker, None);
-                    *self = Call::Fresh(command, place);
+                    *self = Call::Fresh(call, place);
                     return Poll::Pending;
                 }
             },

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::Reply;
 use baio_engine::Time;
 use baio_storage::log::{Fired, LogOptions, LogPart, LogStart, Salt};
-use baio_storage::{Error, Fault, LogClaim, LogId};
+use baio_storage::{Answer, Command, Error, Fault, LogClaim, LogId};
 use baio_words::Errno;
 
 use super::super::carried::Client;
@@ -150,7 +150,7 @@ impl House {
                 options,
                 answer,
             } => self.claims.push(Claiming {
-                call: Call::new(Command::ClaimLog(handle)),
+                call: Call::new(Command::ClaimLog { handle }),
                 start,
                 options,
                 answer,
@@ -182,7 +182,15 @@ impl House {
                         start, options, answer, ..
                     } = self.claims.swap_remove(at);
                     match reply {
-                        Ok(Reply::LogClaimed(claim)) => self.begin(&claim, start, &options, answer, waker),
+                        Ok(Reply::Answer(Answer::LogClaimed {
+                            handle,
+                            size_bytes,
+                            block_bytes,
+                            flushes,
+                        })) => {
+                            let claim = LogClaim::new(handle, size_bytes, block_bytes, flushes);
+                            self.begin(&claim, start, &options, answer, waker);
+                        }
                         Ok(_) => answer.fail(Fault::ServiceEnded),
                         Err(error) => answer.fail(error.into_fault()),
                     }

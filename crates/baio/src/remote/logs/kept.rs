@@ -4,11 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::control::Reply;
 use baio_client::{Ended, WaitPlace};
 use baio_engine::{Durability, Memory, Time};
 use baio_storage::log::{Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogPart, LogRequest, LogUsage};
-use baio_storage::{Error, Fault, Handle, HeldLog, LogId, Result, SegmentOp, SegmentRequest, Ticket, log_request_name};
+use baio_storage::{
+    Answer, Command, Error, Fault, Handle, HeldLog, LogId, Result, SegmentOp, SegmentRequest, Ticket, log_request_name,
+};
 use baio_words::{Errno, RequestFault};
 
 use super::super::carried::Client;
@@ -136,7 +138,7 @@ impl Kept {
     pub(super) fn ask(&mut self, request: LogRequest, answer: Answerer) {
         match request {
             LogRequest::Grow { size_bytes } => self.sizes.push(Growing {
-                call: Call::new(Command::Size(self.handle)),
+                call: Call::new(Command::Size { handle: self.handle }),
                 size_bytes,
                 answer,
             }),
@@ -210,10 +212,10 @@ impl Kept {
             let Growing { size_bytes, answer, .. } = self.sizes.swap_remove(at);
             match size {
                 _ if self.is_closing() => answer.fail(Fault::Stale),
-                Ok(Reply::Count(has)) if has >= size_bytes => {
+                Ok(Reply::Answer(Answer::Count { value: has })) if has >= size_bytes => {
                     self.start(LogRequest::Grow { size_bytes }, Some(answer));
                 }
-                Ok(Reply::Count(has)) => {
+                Ok(Reply::Answer(Answer::Count { value: has })) => {
                     let why = format!("the log is to have {size_bytes} bytes, there are {has}");
                     answer.fail(Fault::BadSize(why));
                 }
@@ -306,7 +308,7 @@ impl Kept {
 
     /// Nothing is asked of it any more. Who is told last hears when its segment is free.
     fn release(&mut self, last: Option<(Answerer, Result<Reply>)>) {
-        let call = Call::new(Command::ReleaseLog(self.handle));
+        let call = Call::new(Command::ReleaseLog { handle: self.handle });
         match &mut self.stage {
             Stage::Releases(_, told) => told.extend(last),
             Stage::Serves | Stage::Closes => self.stage = Stage::Releases(call, last.into_iter().collect()),

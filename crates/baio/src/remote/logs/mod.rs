@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::{JoinHandle, ThreadId};
 
-use baio_broker::control::Command;
+use baio_broker::control::Call;
 use baio_storage::log::{LogOptions, LogRequest, LogStart};
 use baio_storage::{Error, Fault, Handle, LogId, log_request_name};
 use baio_words::Errno;
@@ -101,14 +101,14 @@ impl Desk {
 
 impl Logs {
     /// Takes what is for a log. `None`: the link is to do it itself.
-    pub(super) fn ask(&self, client: &Arc<Client>, command: &Command) -> Option<Result<LogAsked, NotAsked>> {
-        let (handle, order): (_, Box<dyn FnOnce(Answerer) -> Order>) = match *command {
-            Command::StartLog { handle, start, options } => (Some(handle), open(handle, start, options)),
-            Command::OnLog { log, request } => (None, Box::new(move |answer| Order::On { log, request, answer })),
-            Command::LogUsage(log) => (None, Box::new(move |answer| Order::Usage { log, answer })),
+    pub(super) fn ask(&self, client: &Arc<Client>, call: &Call) -> Option<Result<LogAsked, NotAsked>> {
+        let (handle, order): (_, Box<dyn FnOnce(Answerer) -> Order>) = match *call {
+            Call::StartLog { handle, start, options } => (Some(handle), open(handle, start, options)),
+            Call::OnLog { log, request } => (None, Box::new(move |answer| Order::On { log, request, answer })),
+            Call::LogUsage(log) => (None, Box::new(move |answer| Order::Usage { log, answer })),
             _ => return None,
         };
-        let what = command.name();
+        let what = call.name();
         // That the broker has ended comes first: by that the logs have ended.
         if let Some(fault) = client.refusal() {
             return Some(Err(NotAsked::Refused(fault.into())));

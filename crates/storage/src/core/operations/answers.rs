@@ -63,7 +63,7 @@ fn the_last_waker_is_woken_once_and_the_others_are_given_back() {
     let counts = [first, last].map(|count| count.0.load(Ordering::Relaxed));
     assert_eq!(counts, [0, 1]);
     let (_, late) = waker();
-    let Poll::Ready(Some(Ok(Answer::Opened(handle, _)))) = core.poll_answer(&id, Some(late)) else {
+    let Poll::Ready(Some(Ok(Answer::Opened { handle, .. }))) = core.poll_answer(&id, Some(late)) else {
         panic!("it has ended");
     };
     assert_eq!(displaced(&mut core), 1);

@@ -28,6 +28,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_engine::{Config, Durability, Engine, File, Kind};
+pub use baio_words::{CheckReport, Problem, ProblemPlace, Repair};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::BUCKET_BYTES;
@@ -38,67 +39,8 @@ use crate::volume::device::{Device, Hold};
 use crate::volume::table::{Doubt, Healing};
 use crate::volume::{Volume, bucket_write, reads, refuse_unknown_features, snapshot, superblocks};
 
-/// What was done about a problem, or can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repair {
-    /// It is healed, and nothing was lost.
-    Repaired,
-    /// A check that repairs heals it, and nothing is lost.
-    Repairable,
-    /// Something is lost for good, or nobody can know whether something is. A check that repairs makes the volume sound without it.
-    Lost,
-    /// It could not be read, so nobody knows whether anything is wrong. A check that repairs refuses while reads fail.
-    Unread,
-}
-
-/// Something that is wrong with a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// What kind of problem, in a word that stays: one of [`Problem::KINDS`].
-    pub kind: &'static str,
-    /// Where it is.
-    pub place: ProblemPlace,
-    /// What is wrong, and what becomes of it.
-    pub what: String,
-    /// What was done about it, or can be.
-    pub repair: Repair,
-}
-
-impl Problem {
-    /// The kinds of problems.
-    pub const KINDS: [&'static str; 18] = [
-        "superblock",
-        "device-short",
-        "segment-cut",
-        "image",
-        "image-stale",
-        "image-erased",
-        "image-epoch",
-        "image-generation",
-        "image-unknown",
-        "bucket-lost",
-        "bucket-unreadable",
-        "inode",
-        "inode-generation",
-        "name-twice",
-        "name-unreachable",
-        "rename",
-        "overlap",
-        "snapshot",
-    ];
-
-    fn is_of_an_inode(&self) -> bool {
-        matches!(self.kind, "bucket-lost" | "inode" | "rename" | "overlap")
-    }
-}
-
-/// Where a problem is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProblemPlace {
-    /// Which part of the volume: "superblock copy 2", "bucket 7, odd image of the mirror".
-    pub object: String,
-    /// Its first byte on the device.
-    pub offset: u64,
+fn is_of_an_inode(problem: &Problem) -> bool {
+    matches!(problem.kind, "bucket-lost" | "inode" | "rename" | "overlap")
 }
 
 /// How far a check is.
@@ -108,37 +50,6 @@ pub struct CheckProgress {
     pub buckets_done: u64,
     /// Buckets that there are.
     pub buckets: u64,
-}
-
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckReport {
-    /// Everything that is wrong, in the order of the device within each part.
-    pub problems: Vec<Problem>,
-    /// How many more there are that are not listed: a broker tells the first 64.
-    pub untold: u64,
-    /// How many of them are healed now.
-    pub repaired: u64,
-    /// Had the volume been closed cleanly?
-    pub clean: bool,
-    /// Buckets of the inode table.
-    pub buckets: u64,
-    /// Segments, of whatever state.
-    pub segments: u64,
-    /// Owners with segments or limits.
-    pub owners: u64,
-    /// Owners that hold more than they may: a limit was set below what they had.
-    pub over_quota: u64,
-    /// Segments that are not served, because another one has some of their blocks.
-    pub quarantined: u64,
-    /// Segments that are being moved: the next opening goes on with them.
-    pub unfinished_moves: u64,
-    /// Buckets whose last update a crash cut: the next opening makes them whole.
-    pub in_doubt: u64,
-    /// Blocks of data, and those that nobody claims.
-    pub blocks: u64,
-    /// Blocks that nobody claims.
-    pub free_blocks: u64,
 }
 
 /// Checks the volume at `path`; with `repair`, heals what can be healed.
@@ -236,15 +147,9 @@ fn run(
     // A repair that ended has closed the volume, and with that given the lock back.
     engine.detach(&file);
     file.unlock();
-    done.map(|()| {
-        let repaired = report
-            .problems
-            .iter()
-            .filter(|problem| problem.repair == Repair::Repaired);
-        CheckReport {
-            repaired: repaired.count() as u64,
-            ..report
-        }
+    done.map(|()| CheckReport {
+        repaired: report.count_repaired(),
+        ..report
     })
 }
 
@@ -476,7 +381,7 @@ impl Check<'_> {
             }
             Err((offset, why)) => self.note("snapshot", "snapshot of the clean close", offset, why),
             // Inodes that are damaged are reason enough to differ.
-            Ok(_) if self.report.problems.iter().any(|problem| problem.is_of_an_inode()) => {}
+            Ok(_) if self.report.problems.iter().any(is_of_an_inode) => {}
             Ok(noted) if noted.free != contents.free || noted.accounts != contents.accounts => {
                 let at = found.layout().bitmap_at();
                 let what = "it does not agree with the inodes: blocks in use or owners' sums differ";

@@ -2,9 +2,26 @@
 
 use std::fmt;
 
-use super::{MESSAGE_MAX, NAME_MAX, TEXT_MAX};
-use crate::entry::HandleWords;
-use crate::identity::Access;
+use crate::handle::Handle;
+
+/// The longest message in bytes.
+pub const MESSAGE_MAX: usize = 65536;
+/// Bytes before the first field.
+pub(crate) const HEADER_BYTES: usize = 8;
+/// The longest name in bytes.
+pub const NAME_MAX: usize = 255;
+/// The longest text in bytes.
+pub const TEXT_MAX: usize = 4096;
+/// The most ranges that one hint names.
+pub const RANGES_MAX: usize = 1024;
+/// The most warnings that one answer carries.
+pub const WARNINGS_MAX: usize = 8;
+/// The most users of which one answer tells.
+pub const OWNERS_MAX: usize = 960;
+/// The most segments that could not be moved, and problems, of which one answer tells.
+pub const FINDINGS_MAX: usize = 64;
+/// The longest text of one of these in bytes: all of them fit into a message.
+pub const FINDING_TEXT_MAX: usize = 256;
 
 /// What cannot be decoded: no correct peer sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +75,7 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 
 /// A message while it is made.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
     /// The first thing that did not fit.
     too_long: Option<TooLong>,
@@ -66,7 +83,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// A message with its header.
-    pub(super) fn new(kind: u16, id: u32) -> Writer {
+    pub(crate) fn new(kind: u16, id: u32) -> Writer {
         let mut bytes = Vec::with_capacity(64);
         bytes.extend_from_slice(&kind.to_le_bytes());
         bytes.extend_from_slice(&[0, 0]);
@@ -74,22 +91,22 @@ impl Writer {
         Writer { bytes, too_long: None }
     }
 
-    pub(super) fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// A name: never cut, because what is left would name something else.
-    fn name(&mut self, name: &str) {
+    pub(crate) fn name(&mut self, name: &str) {
         self.check("a name", name.len(), NAME_MAX);
         self.cut(name, NAME_MAX);
     }
 
     /// A text for people: cut.
-    pub(super) fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.cut(text, TEXT_MAX);
     }
 
-    pub(super) fn opt_text(&mut self, text: Option<&str>) {
+    pub(crate) fn opt_text(&mut self, text: Option<&str>) {
         text.is_some().put(self);
         if let Some(text) = text {
             self.text(text);
@@ -97,25 +114,25 @@ impl Writer {
     }
 
     /// A string, cut to so many bytes (at most `u16::MAX`).
-    pub(super) fn cut(&mut self, text: &str, bytes_max: usize) {
+    pub(crate) fn cut(&mut self, text: &str, bytes_max: usize) {
         let text = cut(text, bytes_max);
         (text.len() as u16).put(self);
         self.raw(text.as_bytes());
     }
 
     /// Notes that something is too long; the first such thing is reported.
-    pub(super) fn check(&mut self, what: &'static str, len: usize, max: usize) {
+    pub(crate) fn check(&mut self, what: &'static str, len: usize, max: usize) {
         if len > max && self.too_long.is_none() {
             self.too_long = Some(TooLong { what, len, max });
         }
     }
 
     /// What was written, where nothing in it can be too long.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, TooLong> {
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>, TooLong> {
         self.check("a message", self.bytes.len(), MESSAGE_MAX);
         match self.too_long {
             Some(too_long) => Err(too_long),
@@ -126,22 +143,22 @@ impl Writer {
 
 /// A message while it is read.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
     /// Where the next field begins.
-    pub(super) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn raw(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let left = self.bytes.get(self.at..).unwrap_or_default();
         let Some(field) = left.get(..len) else {
             return Err(malformed(self.at, "an end before the end of a field"));
@@ -156,18 +173,18 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    pub(super) fn text(&mut self) -> Result<String, Malformed> {
+    pub(crate) fn text(&mut self) -> Result<String, Malformed> {
         self.string(TEXT_MAX, "a text of more than 4096 bytes")
     }
 
-    pub(super) fn opt_text(&mut self) -> Result<Option<String>, Malformed> {
+    pub(crate) fn opt_text(&mut self) -> Result<Option<String>, Malformed> {
         match bool::take(self)? {
             true => Ok(Some(self.text()?)),
             false => Ok(None),
         }
     }
 
-    pub(super) fn string(&mut self, bytes_max: usize, too_long: &'static str) -> Result<String, Malformed> {
+    pub(crate) fn string(&mut self, bytes_max: usize, too_long: &'static str) -> Result<String, Malformed> {
         let at = self.at;
         let len = usize::from(u16::take(self)?);
         if len > bytes_max {
@@ -179,8 +196,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A name that is one of these; "unknown" for one that only a newer peer has.
+    pub(crate) fn one_of(&mut self, known: &[&'static str]) -> Result<&'static str, Malformed> {
+        let name = String::take(self)?;
+        let known = known.iter().copied().find(|known| *known == name);
+        Ok(known.unwrap_or("unknown"))
+    }
+
     /// The count of a list that may not be longer than that.
-    pub(super) fn count(&mut self, max: usize, too_long: &'static str) -> Result<usize, Malformed> {
+    pub(crate) fn count(&mut self, max: usize, too_long: &'static str) -> Result<usize, Malformed> {
         let at = self.at;
         let count = u32::take(self)? as usize;
         match count > max {
@@ -190,7 +214,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The message must end here.
-    pub(super) fn end(self) -> Result<(), Malformed> {
+    pub(crate) fn end(self) -> Result<(), Malformed> {
         match self.at == self.bytes.len() {
             true => Ok(()),
             false => Err(malformed(self.at, "bytes behind the last field")),
@@ -198,12 +222,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn malformed(at: usize, what: &'static str) -> Malformed {
+pub(crate) fn malformed(at: usize, what: &'static str) -> Malformed {
     Malformed { at, what }
 }
 
 /// A value of one of a few kinds, told by a byte; `None` for a byte that tells none.
-pub(super) fn choice<T>(
+pub(crate) fn choice<T>(
     reader: &mut Reader<'_>,
     known: impl FnOnce(u8) -> Option<T>,
     unknown: &'static str,
@@ -213,7 +237,7 @@ pub(super) fn choice<T>(
 }
 
 /// What can stand in a message.
-pub(super) trait Field: Sized {
+pub(crate) trait Field: Sized {
     fn put(&self, writer: &mut Writer);
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
@@ -311,73 +335,99 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
-impl Field for Access {
+/// What a handle is in a message: whose it is, both sides know. Decoded it is nobody's (no core has the number 0) until the receiver has
+/// found it in its own table.
+impl Field for Handle {
     fn put(&self, writer: &mut Writer) {
-        let word: u8 = match self {
-            Access::Read => 0,
-            Access::Write => 1,
-        };
-        word.put(writer);
+        self.index.put(writer);
+        self.generation.put(writer);
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<Access, Malformed> {
-        let known = |byte| match byte {
-            0 => Some(Access::Read),
-            1 => Some(Access::Write),
-            _ => None,
-        };
-        choice(reader, known, "an unknown access")
+    fn take(reader: &mut Reader<'_>) -> Result<Handle, Malformed> {
+        let index = Field::take(reader)?;
+        Ok(Handle::from_parts(0, index, Field::take(reader)?))
     }
 }
 
-/// A struct is its fields in this order; one list for both directions, so that they cannot differ.
-macro_rules! record {
-    ($record:ty { $($field:ident),* $(,)? }) => {
-        impl Field for $record {
-            fn put(&self, writer: &mut Writer) {
-                $(self.$field.put(writer);)*
+/// A choice is a byte; one list for both directions. What stands behind `or` is sent as the word before it.
+macro_rules! words {
+    ($choice:ty, $unknown:literal { $($byte:literal $word:ident $(or $same:ident)*),* $(,)? }) => {
+        impl $crate::codec::Field for $choice {
+            fn put(&self, writer: &mut $crate::codec::Writer) {
+                let word: u8 = match self {
+                    $(Self::$word $(| Self::$same)* => $byte,)*
+                };
+                $crate::codec::Field::put(&word, writer);
             }
 
-            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                // Fields of an expression are evaluated in the order in which they are written.
-                Ok(Self { $($field: Field::take(reader)?),* })
+            fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
+                let known = |byte| match byte {
+                    $($byte => Some(Self::$word),)*
+                    _ => None,
+                };
+                $crate::codec::choice(reader, known, $unknown)
             }
         }
     };
 }
 
-/// The kinds of an enum of messages: its number, its variant, its name, its fields in order.
+/// A struct is its fields in this order; one list for both directions, so that they cannot differ.
+macro_rules! record {
+    ($record:ty { $($field:ident),* $(,)? }) => {
+        impl $crate::codec::Field for $record {
+            fn put(&self, writer: &mut $crate::codec::Writer) {
+                $($crate::codec::Field::put(&self.$field, writer);)*
+            }
+
+            fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
+                // Fields of an expression are evaluated in the order in which they are written.
+                Ok(Self { $($field: $crate::codec::Field::take(reader)?),* })
+            }
+        }
+    };
+}
+
+/// The kinds of an enum of messages: its number, its variant, its name, its fields in order. A variant that is two kinds has a row for
+/// each: the first says by `if` which of its values it is for, the last makes by `with` of what was decoded what it stands for.
 macro_rules! kinds {
-    ($messages:ident { $($kind:literal $variant:ident $name:literal $(($inner:ident))? $({ $($field:ident),* })?;)* }) => {
+    ($messages:ident {
+        $($kind:literal $variant:ident $name:literal
+            $(($inner:ident))? $({ $($field:ident),* $(,)? })? $(with $fix:ident)? $(if $is:expr)?;)*
+    }) => {
+        #[allow(unused_variables, reason = "most kinds are told by the variant alone")]
         impl $messages {
             /// Every kind: its number and its name.
             pub const KINDS: &'static [(u16, &'static str)] = &[$(($kind, $name)),*];
 
+            /// The number and the name of its kind.
+            fn kind_and_name(&self) -> (u16, &'static str) {
+                match self {
+                    $($messages::$variant $(($inner))? $({ $($field),* })? $(if $is)? => ($kind, $name),)*
+                }
+            }
+
             /// The number of its kind.
             #[must_use]
             pub fn kind(&self) -> u16 {
-                match self {
-                    $($messages::$variant { .. } => $kind,)*
-                }
+                self.kind_and_name().0
             }
 
             /// The name of its kind.
             #[must_use]
             pub fn name(&self) -> &'static str {
-                match self {
-                    $($messages::$variant { .. } => $name,)*
-                }
+                self.kind_and_name().1
             }
 
             /// The message.
             ///
             /// # Errors
             /// A name, a list or the whole is longer than the protocol allows.
-            pub fn encode(&self, id: u32) -> Result<Vec<u8>, TooLong> {
-                let mut writer = Writer::new(self.kind(), id);
+            pub fn encode(&self, id: u32) -> Result<Vec<u8>, $crate::codec::TooLong> {
+                use $crate::codec::Field as _;
+                let mut writer = $crate::codec::Writer::new(self.kind(), id);
                 let to = &mut writer;
                 match self {
-                    $($messages::$variant $(($inner))? $({ $($field),* })? => {
+                    $($messages::$variant $(($inner))? $({ $($field),* })? $(if $is)? => {
                         $($inner.put(to);)?
                         $($($field.put(to);)*)?
                     })*
@@ -386,12 +436,20 @@ macro_rules! kinds {
             }
 
             /// The body of a message of that kind; `None` if it is no kind of these.
-            pub(super) fn take(kind: u16, from: &mut Reader<'_>) -> Option<Result<$messages, Malformed>> {
-                let body = |from: &mut Reader<'_>| {
+            pub(crate) fn take(
+                kind: u16,
+                from: &mut $crate::codec::Reader<'_>,
+            ) -> Option<Result<$messages, $crate::codec::Malformed>> {
+                use $crate::codec::Field;
+                let body = |from: &mut $crate::codec::Reader<'_>| {
                     Ok(Some(match kind {
-                        $($kind => $messages::$variant
-                            $(({ let $inner = Field::take(from)?; $inner }))?
-                            $({ $($field: Field::take(from)?),* })?,)*
+                        $($kind => {
+                            let taken = $messages::$variant
+                                $(({ let $inner = Field::take(from)?; $inner }))?
+                                $({ $($field: Field::take(from)?),* })?;
+                            $(let taken = $fix(taken);)?
+                            taken
+                        })*
                         _ => return Ok(None),
                     }))
                 };
@@ -401,6 +459,4 @@ macro_rules! kinds {
     };
 }
 
-pub(super) use {kinds, record};
-
-record!(HandleWords { index, generation });
+pub(crate) use {kinds, record, words};

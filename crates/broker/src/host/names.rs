@@ -1,0 +1,88 @@
+//! What a volume is called: a core knows its path and says it in errors and reports. A client is told the name under which it is served.
+
+use baio_storage::{Answer, Error};
+use baio_words::session::Failed;
+
+/// What the volume is called here and there.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// The path, as the core says it.
+    pub(super) path: String,
+    /// The name under which it is served.
+    pub(super) served: String,
+}
+
+impl Names {
+    /// A text of the core's, without the host's path. One that is no more than a name tells nothing of the host, and may be any word.
+    pub(super) fn told(&self, text: &str) -> String {
+        match self.path.contains('/') {
+            true => text.replace(&self.path, &self.served),
+            false => self.object(text),
+        }
+    }
+
+    /// An object, which begins with the path: `PATH`, `PATH#UID/NAME`, `PATH, slot 1`.
+    fn object(&self, text: &str) -> String {
+        let rest = text.strip_prefix(&self.path);
+        let rest = rest.filter(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || "-_.".contains(next)));
+        rest.map_or_else(|| text.to_owned(), |rest| format!("{}{rest}", self.served))
+    }
+
+    /// The answer without the host's path.
+    pub(super) fn hidden_in(&self, mut answer: Answer) -> Answer {
+        let hide = |text: &mut String| *text = self.told(text);
+        match &mut answer {
+            Answer::Volume(view) => {
+                let warnings = view.whole.iter_mut().flat_map(|whole| &mut whole.warnings);
+                warnings.for_each(hide);
+            }
+            Answer::Defragged(report) => report.unmoved.iter_mut().for_each(|unmoved| hide(&mut unmoved.why)),
+            Answer::Checked(report) => {
+                for problem in &mut report.problems {
+                    hide(&mut problem.place.object);
+                    hide(&mut problem.what);
+                }
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    pub(super) fn failed(&self, error: &Error) -> Answer {
+        Answer::Failed(Box::new(Failed {
+            code: error.code().to_owned(),
+            errno: error.errno().map_or(0, |errno| errno.raw().unsigned_abs()),
+            operation: error.operation.to_owned(),
+            object: self.told(&error.object),
+            offset: error.offset,
+            what: self.told(&error.fault.to_string()),
+            need: error.need().map(|text| self.told(&text)),
+            cure: error.cure().map(|text| self.told(&text)),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_path_garbles_no_text() {
+        let names = |path: &str| Names {
+            path: path.to_owned(),
+            served: "vol".to_owned(),
+        };
+        let e = names("e");
+        assert_eq!(e.told("no such segment"), "no such segment");
+        assert_eq!(e.told("e"), "vol");
+        assert_eq!(e.told("e#7/e"), "vol#7/e");
+        assert_eq!(e.told("e, slot 3 of bucket 1"), "vol, slot 3 of bucket 1");
+        assert_eq!(e.told("e is not open"), "vol is not open");
+        assert_eq!(e.told("everything"), "everything");
+        let whole = names("/srv/disk/volume.img");
+        assert_eq!(
+            whole.told("look at /srv/disk/volume.img and repair it"),
+            "look at vol and repair it"
+        );
+    }
+}
