@@ -248,7 +248,7 @@ async fn free_place() -> Result<SlotCopy, Fault> {
 }
 
 /// Waits for a look-up, and for zeroes beside it.
-async fn beside(mut fill: Fill, look: impl Future<Output = Result<SlotCopy, Fault>>) -> Result<SlotCopy, Fault> {
+async fn beside(mut fill: Fill, look: impl Future<Output = Result<SlotCopy, Fault>> + Send) -> Result<SlotCopy, Fault> {
     let mut look = pin!(look);
     let mut unfilled = None;
     let looked = poll_fn(|task| {

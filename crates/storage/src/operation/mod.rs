@@ -506,7 +506,7 @@ impl Operation {
         subject: Subject,
         kind: Kind,
         taking: Taking,
-        story: impl Future<Output = std::result::Result<Answer, Failed>> + 'static,
+        story: impl Future<Output = std::result::Result<Answer, Failed>> + Send + 'static,
     ) -> Operation {
         Operation {
             subject,
@@ -523,7 +523,7 @@ impl Operation {
     /// One that changes the table.
     pub(crate) fn changing(
         subject: Subject,
-        story: impl Future<Output = std::result::Result<Answer, Failed>> + 'static,
+        story: impl Future<Output = std::result::Result<Answer, Failed>> + Send + 'static,
     ) -> Operation {
         Operation::new(subject, Kind::Changes, Taking::Alone, story)
     }

@@ -20,7 +20,7 @@ use crate::holds::HoldId;
 use crate::segment::probe::SlotAddress;
 
 /// What an operation does, from its beginning to its answer.
-pub(crate) type Story = Pin<Box<dyn Future<Output = Result<Answer, Failed>>>>;
+pub(crate) type Story = Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send>>;
 
 /// Who can lend a context: it itself. As a trait object all its lifetimes are one.
 trait Lend {

@@ -23,7 +23,7 @@ const READ_BYTES: u64 = 256 << 10;
 const SPARE_BYTES: usize = 16 << 10;
 
 /// Who is shown each inode that can be decoded.
-pub(crate) type Visit<'a> = dyn FnMut(&Volume, SlotAddress, &Inode) + 'a;
+pub(crate) type Visit<'a> = dyn FnMut(&Volume, SlotAddress, &Inode) + Send + 'a;
 
 /// May a read take a slot that is reserved for what must not wait?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -231,3 +231,9 @@ fn who_waits_for_a_segment_is_not_asked_when_a_request_on_another_one_ends() {
     core.handle_idle(data);
     ended(&mut core, &delete).unwrap();
 }
+
+#[test]
+fn a_core_with_operations_moves_to_another_thread() {
+    fn moves<T: Send>() {}
+    moves::<Core>();
+}
