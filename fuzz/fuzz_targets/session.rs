@@ -18,7 +18,15 @@ fuzz_target!(|data: &[u8]| {
     let again = match FromBroker::decode(data) {
         Ok(FromBroker::Doorbell) => None,
         Ok(FromBroker::Welcome(welcome)) => Some(welcome.encode()),
-        Ok(FromBroker::Answer { id, answer }) => Some(answer.encode(id).expect("it came in a message")),
+        Ok(FromBroker::Answer { id, answer }) => {
+            let again = answer.encode(id).expect("it came in a message");
+            // A word of a newer broker reads as "unknown", which is then said in its place.
+            let is_newer = again != data && format!("{answer:?}").contains("\"unknown\"");
+            if is_newer {
+                assert_eq!(FromBroker::decode(&again), Ok(FromBroker::Answer { id, answer }));
+            }
+            (!is_newer).then_some(again)
+        }
         Err(malformed) => {
             assert!(malformed.at <= data.len(), "{malformed}");
             None
