@@ -251,7 +251,26 @@ impl Command {
             | Command::HandOn { handle, .. }
             | Command::ClaimLog { handle }
             | Command::ReleaseLog { handle } => Some(handle),
-            _ => None,
+            // Each by its name: a new verb with a handle must not pass a border untranslated.
+            Command::Create { .. }
+            | Command::Delete { .. }
+            | Command::Resize { .. }
+            | Command::Rename { .. }
+            | Command::ChangeOwnership { .. }
+            | Command::Open { .. }
+            | Command::OpenKnown { .. }
+            | Command::List
+            | Command::Info
+            | Command::Quota { .. }
+            | Command::SetQuota { .. }
+            | Command::Freeze
+            | Command::Thaw { .. }
+            | Command::Revoke { .. }
+            | Command::Status
+            | Command::Opening
+            | Command::Cancel { .. }
+            | Command::Defrag
+            | Command::Check => None,
         }
     }
 

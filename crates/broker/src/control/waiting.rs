@@ -40,7 +40,7 @@ impl Waiting {
             (None, Some(call)) => match begin(core, self.who, call) {
                 Begun::Doing(doing) => Box::new(doing),
                 Begun::Answered(answer) => return Poll::Ready(answer),
-                Begun::Close => return Poll::Ready(Ok(Reply::DONE)), // It is none.
+                Begun::Close => return Poll::Ready(Ok(Reply::DONE)), // Only a request of the buffer pool waits here.
             },
             (None, None) => {
                 let fault = baio_engine::Error::Cancelled;

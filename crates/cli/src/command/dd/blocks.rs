@@ -18,7 +18,7 @@ use super::plan::{Cuts, Piece};
 /// No more blocks wait where each has a buffer of its own.
 const AT_ONCE_MAX: usize = 64;
 
-/// Gives a buffer of so many bytes.
+/// Gives a buffer of this many bytes.
 pub(super) type Spare<'a> = &'a mut dyn FnMut(usize) -> Result<Buffer, Failure>;
 
 /// How the output wants its bytes.
@@ -107,7 +107,7 @@ impl Blocks {
         self.pieces.pop_front()
     }
 
-    /// Would a buffer with so many bytes be a block and a piece as it is?
+    /// Can a buffer with `len` bytes become a block and a piece without a copy?
     pub(super) fn takes_whole(&self, len: u64) -> bool {
         let layout = &self.layout;
         let is_block = layout.block.is_none_or(|block| block == len) && self.in_block == 0;
