@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static void *suspends(void *argument)
 {
@@ -188,20 +189,44 @@ static void story_streams(int fd)
 	write_through(ends[1], ends[0]);
 }
 
-static void *interrupts(void *thread)
+static struct { pthread_t self; pid_t number; } sleeper;
+
+/* proc_pid_stat(5) */
+static int sleeps(pid_t thread)
 {
-	usleep(100000);
-	MUST(pthread_kill(*(pthread_t *)thread, SIGUSR1) == 0);
+	char name[64], line[512];
+	FILE *told;
+	int does;
+
+	snprintf(name, sizeof name, "/proc/self/task/%d/stat", (int)thread);
+	MUST((told = fopen(name, "r")) != NULL && fgets(line, sizeof line, told) != NULL);
+	does = strstr(line, ") S ") != NULL;
+	fclose(told);
+	return does;
+}
+
+static void *interrupts(void *unused)
+{
+	int seen = 0;
+
+	(void)unused;
+	/* It may sleep for a moment on its way to aio_suspend: for a lock, or for a page. */
+	while (seen < 5) {
+		usleep(20000);
+		seen = sleeps(sleeper.number) ? seen + 1 : 0;
+	}
+	MUST(pthread_kill(sleeper.self, SIGUSR1) == 0);
 	return NULL;
 }
 
-/* A signal for this thread, which sleeps by then, most likely. */
+/* A signal for this thread, when it sleeps in aio_suspend. */
 static void interrupt_later(void)
 {
-	static pthread_t sender, self;
+	pthread_t sender;
 
-	self = pthread_self();
-	MUST(pthread_create(&sender, NULL, interrupts, &self) == 0 && pthread_detach(sender) == 0);
+	sleeper.self = pthread_self();
+	sleeper.number = (pid_t)syscall(SYS_gettid);
+	MUST(pthread_create(&sender, NULL, interrupts, NULL) == 0 && pthread_detach(sender) == 0);
 }
 
 static int first[2], second[2];
