@@ -11,6 +11,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `file.rs` | the file as everybody in this process sees it |
+//! | `file/made.rs` | what it is made of: an inode, or a foreign device |
 //! | `file/open.rs` | how it is opened |
 //! | `file/inode.rs` | what this kernel has of it: descriptions, size, alignment |
 //! | `file/lock.rs` | who has locked it |
@@ -22,13 +23,13 @@ mod attached;
 mod inode;
 mod lock;
 mod losses;
+mod made;
 mod open;
 mod trials;
 
 pub use lock::LockHolder;
 pub use open::{Create, Descriptions, Open, path_name};
 
-use std::any::Any;
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use attached::Attached;
 use inode::Inode;
 pub(crate) use losses::Known;
 use losses::Losses;
+use made::Made;
 pub(crate) use trials::{Fared, Trials};
 
 /// One file as everybody in this process sees it, in whatever thread; cheap to clone.
@@ -63,38 +65,6 @@ struct Inner {
     direct_is_cached: AtomicBool,
     /// It may end there and before, as far as its file system goes.
     reach: AtomicU64,
-}
-
-/// What a file is made of. Its own enum and no trait object, so that a request for an inode meets no dynamic dispatch.
-enum Made {
-    Inode(Inode),
-    Foreign(Box<dyn Kept>),
-}
-
-/// A device of any sort, seen as what it is or as a device: Rust 1.85 has no way from `dyn Device` to `dyn Any`.
-trait Kept: Device {
-    fn as_any(&self) -> &dyn Any;
-    fn as_device(&self) -> &dyn Device;
-}
-
-impl<D: Device> Kept for D {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_device(&self) -> &dyn Device {
-        self
-    }
-}
-
-impl Made {
-    /// For what no request asks.
-    fn device(&self) -> &dyn Device {
-        match self {
-            Made::Inode(inode) => inode,
-            Made::Foreign(device) => device.as_device(),
-        }
-    }
 }
 
 impl fmt::Debug for File {
@@ -143,10 +113,7 @@ impl File {
     /// The device, if it is a foreign one of this type: how its backend finds it.
     #[must_use]
     pub fn device<D: Device>(&self) -> Option<&D> {
-        match &self.0.made {
-            Made::Inode(_) => None,
-            Made::Foreign(device) => (**device).as_any().downcast_ref(),
-        }
+        self.0.made.foreign()
     }
 
     /// What the file was opened as, for messages.

@@ -56,6 +56,9 @@ impl State {
     }
 }
 
+/// The largest table: each slot takes memory from the start on.
+pub(crate) const SLOTS_MAX: u32 = 1 << 18;
+
 #[derive(Debug)]
 pub(crate) struct Slot {
     generation: u64,

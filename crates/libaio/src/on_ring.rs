@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use baio_engine::shared::{Call, Reaper, SharedRing};
+use baio_engine::shared::SharedRing;
 use baio_engine::{Errno, SetupError};
 
 use crate::abi::{IoEvent, Iocb};
@@ -29,9 +29,10 @@ use crate::live::{KernelRing, LiveRing};
 use crate::patience::pause;
 use crate::requests::{Ended, Request, Requests};
 use crate::wait::Limit;
-use in_kernel::Carried;
+use state::{After, State};
 
 mod in_kernel;
+mod state;
 mod submitting;
 
 pub(crate) struct OnRing {
@@ -58,35 +59,6 @@ pub(crate) struct OnRing {
     broken: AtomicBool,
     helper: Helper,
     me: Weak<OnRing>,
-}
-
-/// What the threads of a context share.
-struct State {
-    /// In flight on the ring.
-    requests: Requests,
-    /// In flight in the kernel's own context.
-    carried: Vec<Carried>,
-    reaper: Reaper,
-    /// Threads in `io_getevents`.
-    waiters: u32,
-    /// The only one of them may sleep until so many results have arrived.
-    gathering: u32,
-}
-
-impl State {
-    /// Is the kernel at work on what was to end in the call?
-    fn any_stray(&self) -> bool {
-        self.carried.iter().any(|it| it.stray)
-    }
-}
-
-/// What is left to do when results have been moved, outside of locks.
-#[derive(Default)]
-struct After {
-    signals: Signals,
-    again: Vec<Call>,
-    /// How many results there were.
-    moved: u32,
 }
 
 #[cfg(test)]

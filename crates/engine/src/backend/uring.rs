@@ -37,13 +37,12 @@ use baio_process::kernel::{self, Feature};
 use io_uring::types::{self, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 
-use crate::Config;
 use crate::affinity::Affinity;
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
 use crate::memory::Arena;
 use crate::request::{Op, RequestId, Wait};
-use crate::slot::{Ended, Slots, State};
+use crate::slot::{Ended, SLOTS_MAX, Slots, State};
 use crate::sys::{self, Action};
 
 use beside::Beside;
@@ -62,7 +61,7 @@ const IGNORED: u64 = u64::MAX - 1;
 const CANCEL: u64 = 1 << 31;
 const SENT_ONCE: u64 = 1 << 24;
 const SENT: u64 = 0x7f * SENT_ONCE;
-const _: () = assert!(SENT_ONCE >= Config::SLOTS_MAX as u64);
+const _: () = assert!(SENT_ONCE >= SLOTS_MAX as u64);
 
 /// Files that can be registered at a time, two descriptions each.
 const FILES: u32 = 64;

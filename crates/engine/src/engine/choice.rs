@@ -12,6 +12,7 @@ use crate::backend::threads::pool::Limits;
 use crate::backend::threads::{self, Threads};
 use crate::backend::uring::{self, Uring};
 use crate::error::{Errno, SetupError};
+use crate::slot;
 
 /// Beyond this, [`Config::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
 const POOL_THREADS_MAX: u32 = 1 << 20;
@@ -150,7 +151,7 @@ impl Default for Config {
 
 impl Config {
     /// The largest [`Config::slots`]: each takes memory from the start on.
-    pub const SLOTS_MAX: u32 = 1 << 18;
+    pub const SLOTS_MAX: u32 = slot::SLOTS_MAX;
 
     /// Can an engine be started with this?
     ///

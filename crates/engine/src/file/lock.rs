@@ -81,7 +81,8 @@ fn number_by_stat(fd: BorrowedFd<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{File, Made, Open};
+    use super::super::made::Made;
+    use super::super::{File, Open};
     use super::*;
     use crate::policy::Caching;
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
+use super::File;
 use super::inode::{Inode, identity_of, kind_of};
-use super::{File, Made};
+use super::made::Made;
 use crate::device::Kind;
 use crate::error::{Errno, SetupError};
 use crate::policy::Caching;

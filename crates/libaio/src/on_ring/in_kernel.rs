@@ -6,31 +6,18 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::OwnedFd;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use baio_engine::Errno;
-use baio_shim::counters::Operation;
 
-use super::{After, OnRing, State};
+use super::OnRing;
+use super::state::{After, Carried, State};
 use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
 use crate::{calls, counted};
 
 /// Events that are moved at a time.
 const EVENTS: usize = 16;
-
-/// A request that the kernel carries.
-pub(super) struct Carried {
-    pub(super) object: *mut Iocb,
-    pub(super) operation: Operation,
-    pub(super) event_fd: Option<Arc<OwnedFd>>,
-    pub(super) started: u64,
-    /// It had not ended when `io_submit` returned: a kind of file of which nobody has thought.
-    pub(super) stray: bool,
-    /// The row that has taken the flag out of the request, and not yet put it back; 0 for none.
-    pub(super) hidden_by: u64,
-}
 
 // SAFETY: the pointer is compared; and used while the call that has submitted the request goes on, by one thread at a time, under the lock.
 unsafe impl Send for Carried {}
@@ -175,6 +162,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
+
+    use baio_shim::counters::Operation;
 
     use super::*;
     use crate::abi::command;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use baio_engine::Errno;
 use baio_engine::shared::{Call, What};
 
-use super::in_kernel::Carried;
+use super::state::Carried;
 use super::{OnRing, locked};
 use crate::abi::{FLAG_EVENT_FD, Iocb};
 use crate::check::{self, Checked, Route};

@@ -9,9 +9,10 @@ use baio_engine::sim::{Disk, Fault, Faults, Flash, Injected, Profile, Random, Ro
 use baio_engine::{Completion, Config, Engine, Error, File, Memory, Notice, Request, RequestId, Wait};
 
 use crate::engine::model::{Model, SECTOR, Word, is_filled};
+use crate::engine::report::{Report, Tale};
 use crate::engine::request::{Asked, Does, SECTORS_MAX, choose};
 use crate::engine::weak::Swallowing;
-use crate::engine::{DISK_BYTES, Plan, Report, Tale, Weakening};
+use crate::engine::{DISK_BYTES, Plan, Weakening};
 
 mod judge;
 

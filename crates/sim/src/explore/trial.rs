@@ -5,7 +5,7 @@ use baio_engine::sim::log::Record;
 use baio_engine::sim::{Disk, Random};
 use baio_storage::{Problem, Repair};
 
-use super::{Workload, maybe_reorder, pick_crash, weaken_or_check};
+use super::workload::{Workload, maybe_reorder, pick_crash, weaken_or_check};
 use crate::mutate::{Weakening, volatile};
 use crate::oracle::Expectation;
 use crate::order;

@@ -7,6 +7,8 @@ use std::io;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
+/// The file beside the device in which a worker finds the device's name.
+pub const MARKS: &str = "marks";
 /// `struct dm_ioctl`, and behind it the message.
 const HEAD: usize = 312;
 const BYTES: usize = 512;

@@ -9,8 +9,7 @@ use std::thread;
 use baio::{Backend, Config, Options};
 use baio_engine::sim::Random;
 
-use super::marks::Marks;
-use super::real;
+use super::marks::{MARKS, Marks};
 
 /// What goes wrong in a worker, or where its work is judged.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -44,7 +43,7 @@ impl Worker {
     /// One with this task.
     #[must_use]
     pub fn new(task: Task) -> Worker {
-        let name = std::fs::read_to_string(task.beside.join(real::log_writes::MARKS)).ok();
+        let name = std::fs::read_to_string(task.beside.join(MARKS)).ok();
         Worker {
             next: AtomicU64::new(task.first),
             said: Mutex::new((0, name.and_then(|name| Marks::new(&name).ok()))),

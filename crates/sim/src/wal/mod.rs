@@ -11,7 +11,9 @@
 //! | [`scene`] | the volume, its segments, a process that opens it |
 //! | [`session`] | what is done, on the record |
 //! | [`pages`] | what the pages may hold, and must |
+//! | [`database`] | what was promised of a database: its log and its pages |
 
+pub mod database;
 pub mod pages;
 pub mod scene;
 pub mod session;
@@ -23,8 +25,9 @@ use crate::log::workload::{Counts, Numbers};
 use crate::report::{Part, no_panic};
 use crate::trials::Trials;
 use crate::violation::Violation;
+use database::State;
 use scene::Scene;
-use session::{Driver, Session, State};
+use session::{Driver, Session};
 
 /// How often a trial goes on from a crash at most.
 const DEPTH_MAX: usize = 3;

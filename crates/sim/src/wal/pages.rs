@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 
 use baio_storage::log::Recovered;
 
-use super::scene::PAGE_SECTORS;
 use crate::log::model::{Group, Model, Seen};
-use crate::stamp::Content;
+use crate::stamp::{self, Content};
 use crate::violation::{Kind, Violation};
+
+/// Sectors of a page.
+pub const PAGE_SECTORS: usize = PAGE_BYTES / stamp::SECTOR;
+/// Bytes of a page of the cache.
+pub const PAGE_BYTES: usize = 4096;
+/// Pages of a database.
+pub const PAGES: u64 = 20;
 
 /// A change of a page, as a record of the log says.
 #[derive(Clone, Copy, Debug)]

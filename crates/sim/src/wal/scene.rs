@@ -8,19 +8,14 @@ use baio_storage::cache::CacheConfig;
 use baio_storage::log::{LogAnswer, LogOptions};
 use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, LogReply, format_simulated};
 
-use super::session::{Database, State};
+use super::database::{Database, State};
+use super::pages::{PAGE_BYTES, PAGES};
 use crate::log::model::Told;
 use crate::observe::failed;
 use crate::stamp;
 use crate::violation::{Kind, Violation};
 use crate::world::{self, ROOT};
 
-/// Sectors of a page.
-pub const PAGE_SECTORS: usize = PAGE_BYTES / stamp::SECTOR;
-/// Bytes of a page of the cache.
-pub const PAGE_BYTES: usize = 4096;
-/// Pages of a database.
-pub const PAGES: u64 = 20;
 /// Of the disk: the metadata of the smallest volume, and its segments.
 const DISK_BYTES: u64 = (328 << 10) + (512 << 10);
 const ARENA_BYTES: usize = 512 << 10;

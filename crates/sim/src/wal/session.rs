@@ -9,60 +9,14 @@ use baio_engine::{Durability, Memory, Wait};
 use baio_storage::log::{LogAnswer, LogError, LogRequest, Lsn, RecordReader, WaitKey};
 use baio_storage::{Core, Error, Handle, HeldLog, LogReply, SegmentOp, SegmentRequest, Ticket};
 
-use super::pages::Pages;
-use super::scene::{self, PAGE_BYTES, PAGES, Scene};
-use crate::log::model::{self, Group, Model, Seen};
+use super::database::{Database, State, Told};
+use super::pages::{PAGE_BYTES, PAGE_SECTORS, PAGES};
+use super::scene::{self, Scene};
+use crate::log::model::{self, Group, Seen};
 use crate::log::workload::{Counts, Numbers};
 use crate::observe::{failed, run};
 use crate::stamp;
 use crate::violation::{Kind, Violation};
-
-/// What was promised of a database.
-#[derive(Clone, Debug, Default)]
-pub struct Database {
-    /// Of its log.
-    pub log: Model,
-    /// Of its pages.
-    pub pages: Pages,
-}
-
-/// Bytes as a crash left them, and what was promised of them.
-#[derive(Debug)]
-pub struct State {
-    /// The device.
-    pub disk: Disk,
-    /// What must hold.
-    pub databases: Vec<Database>,
-}
-
-/// What somebody was told, or asked, of one database.
-#[derive(Clone, Debug)]
-pub enum Told {
-    /// Of its log.
-    Log(model::Told),
-    /// A group has its LSN, and each of its records changes a page.
-    Appended(Group, Vec<u64>),
-    /// All changes up to this number are safe in their pages.
-    Synced(u32),
-}
-
-impl Database {
-    fn told(&mut self, told: &Told) {
-        match told {
-            Told::Log(told) => {
-                self.log.told(told);
-                if let model::Told::Opened { recovered, .. } = told {
-                    self.pages.opened(recovered, &self.log);
-                }
-            }
-            Told::Appended(group, pages) => {
-                self.log.told(&model::Told::Given(group.clone()));
-                self.pages.appended(group, pages);
-            }
-            Told::Synced(number) => self.pages.synced(*number),
-        }
-    }
-}
 
 /// What happened to a disk.
 #[derive(Debug)]
@@ -274,7 +228,7 @@ impl<'a> Driver<'a> {
         let pin = core.pin_now(handle, page).map_err(|error| failed("pin", &error))?;
         let changed = match core.change_now(&pin, lsn) {
             Ok(bytes) => {
-                stamp::fill(bytes, nth as u16 + 1, page * scene::PAGE_SECTORS as u64, number);
+                stamp::fill(bytes, nth as u16 + 1, page * PAGE_SECTORS as u64, number);
                 Ok(())
             }
             Err(error) => Err(failed("change", &error)),
@@ -504,7 +458,7 @@ fn payload(number: u64, len: u32) -> Vec<u8> {
 
 fn changed(sectors: &[stamp::Content]) -> u64 {
     let changed = |sector: &&stamp::Content| **sector != stamp::Content::Zero;
-    sectors.iter().filter(changed).count() as u64 / scene::PAGE_SECTORS as u64
+    sectors.iter().filter(changed).count() as u64 / PAGE_SECTORS as u64
 }
 
 fn read_log(core: &mut Core, held: &HeldLog, from: Lsn) -> Result<Vec<Seen>, Violation> {

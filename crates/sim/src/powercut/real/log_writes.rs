@@ -18,14 +18,13 @@ use super::rigs::{DEVICE_BYTES, Disks, Mapped, sectors};
 use super::{Report, name_of};
 use crate::nbd::LoopDevice;
 use crate::powercut::bench;
+use crate::powercut::marks::MARKS;
 use crate::powercut::place::{Folder, Place};
 use crate::powercut::running::Running;
 use crate::powercut::stories::Make;
 use crate::powercut::worker::Failure;
 
 const NAME: &str = "baio-log-writes";
-/// Where a worker finds the device's name.
-pub const MARKS: &str = "marks";
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use baio_engine::sim::Random;
 
-use super::{DEVICE_BYTES, Disks, Rig, Strike, run, sectors};
+use super::rig::{DEVICE_BYTES, Disks, Rig, Strike, run, sectors};
 use crate::powercut::worker::Failure;
 
 /// A device of device-mapper, which goes when it is dropped.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use baio_engine::sim::Random;
 
-use super::{DEVICE_BYTES, Rig, Strike, find, run};
+use super::rig::{DEVICE_BYTES, Rig, Strike, find, run};
 use crate::powercut::worker::Failure;
 
 /// Where .ci/guest keeps the modules of its kernel.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use baio_engine::sim::Random;
 
-use super::{DEVICE_BYTES, Rig, Strike, find, run};
+use super::rig::{DEVICE_BYTES, Rig, Strike, find, run};
 use crate::powercut::real::Scratch;
 use crate::powercut::worker::Failure;
 
