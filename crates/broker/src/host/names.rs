@@ -28,6 +28,13 @@ impl Names {
         rest.map_or_else(|| text.to_owned(), |rest| format!("{}{rest}", self.served))
     }
 
+    /// What failed. The name behind `PATH#UID/` is as its client said it, and may be any text: it is told as it is, so that nobody sees in it
+    /// whether he has guessed the path.
+    fn of_failure(&self, object: &str) -> String {
+        let rest = object.strip_prefix(&self.path).filter(|rest| rest.starts_with('#'));
+        rest.map_or_else(|| self.told(object), |rest| format!("{}{rest}", self.served))
+    }
+
     /// The answer without the host's path.
     pub(super) fn hidden_in(&self, mut answer: Answer) -> Answer {
         let hide = |text: &mut String| *text = self.told(text);
@@ -53,7 +60,7 @@ impl Names {
             code: error.code().to_owned(),
             errno: error.errno().map_or(0, |errno| errno.raw().unsigned_abs()),
             operation: error.operation.to_owned(),
-            object: self.told(&error.object),
+            object: self.of_failure(&error.object),
             offset: error.offset,
             what: self.told(&error.fault.to_string()),
             need: error.need().map(|text| self.told(&text)),
@@ -64,6 +71,8 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use baio_storage::Fault;
+
     use super::*;
 
     #[test]
@@ -84,5 +93,21 @@ mod tests {
             whole.told("look at /srv/disk/volume.img and repair it"),
             "look at vol and repair it"
         );
+    }
+
+    #[test]
+    fn a_guess_at_the_path_is_told_as_it_was_said() {
+        let path = "/srv/disk/volume.img";
+        let names = Names {
+            path: path.to_owned(),
+            served: "vol".to_owned(),
+        };
+        for guess in [path, "/srv/disk/another.img"] {
+            let error = Error::new("open", format!("{path}#7/{guess}"), Fault::NotFound);
+            let Answer::Failed(failed) = names.failed(&error) else {
+                panic!("it failed")
+            };
+            assert_eq!(failed.object, format!("vol#7/{guess}"));
+        }
     }
 }

@@ -25,8 +25,12 @@ async fn run(access: Access, uuid: Option<[u8; 16]>) -> Result<Answer, Failed> {
     token().await?;
     loop {
         let (at, inode) = find(uuid).await?;
-        // Who may not open it is told at once that there is none, and nothing by how long that takes.
-        if with(|cx| cx.claims.is_closed(at) && cx.subject.who.may_open(inode.ownership(), access)) {
+        // Who may not open it is told so at once, and nothing by how long that takes; nor what it is called now.
+        let may_open = with(|cx| cx.subject.who.may_open(inode.ownership(), access));
+        if let (true, Some(_), Some(name)) = (may_open, uuid, &inode.name) {
+            with(|cx| cx.subject.rename(name.clone()));
+        }
+        if may_open && with(|cx| cx.claims.is_closed(at)) {
             unclaimed(at).await?;
             continue;
         }
@@ -64,11 +68,7 @@ async fn search(uuid: [u8; 16]) -> Result<(SlotAddress, Box<Inode>), Failed> {
         })
         .await?;
     }
-    let (at, inode) = met.ok_or(Fault::Stale)?;
-    if let Some(name) = inode.name.clone() {
-        with(|cx| cx.subject.rename(name));
-    }
-    Ok((at, inode))
+    Ok(met.ok_or(Fault::Stale)?)
 }
 
 /// Whoever may not see a segment is not told whether it exists.

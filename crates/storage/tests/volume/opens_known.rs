@@ -80,6 +80,9 @@ fn knowing_it_is_no_permission() {
     core.rename(ME, ME.uid, "a", "b").unwrap();
     let stranger = Identity::new(ME.uid + 77, ME.gid + 77);
     for name in ["a", "b"] {
-        assert_eq!(open(&mut core, stranger, name, a).unwrap_err().code(), "EACCES");
+        let error = open(&mut core, stranger, name, a).unwrap_err();
+        assert_eq!(error.code(), "EACCES");
+        // Nor is it told what it is called now.
+        assert!(error.object.ends_with(&format!("/{name}")), "{error}");
     }
 }
