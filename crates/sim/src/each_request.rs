@@ -51,6 +51,7 @@ impl Doing {
                 Step::Create(key(1, 0), 3),
                 Step::WriteDurable(key(1, 0)),
                 Step::Resize(key(0, 1), 5),
+                Step::Resize(key(0, 2), 2),
                 Step::Rename(key(1, 1), key(1, 3)),
                 Step::Delete(key(0, 4)),
                 Step::Quota(key(0, 0), 40),

@@ -1,7 +1,7 @@
 //! Every bit of every metadata page of reference images, turned over one at a time.
 //!
 //! The images hold segments that were created, written, deleted and made again, in three endings ([`Ending`]). With one bit
-//! wrong the volume must open, hold exactly what it held, and still do so when it was used further and opened again: each page
+//! wrong the volume must open, have four good copies of the superblock again, hold exactly what it held, and still do so when it was used further and opened again: each page
 //! is in at least two places, so one wrong bit is repaired or passed over. A page of a clean close's snapshot may cost
 //! the snapshot, and nothing else.
 
@@ -13,10 +13,11 @@ use crate::cores;
 use crate::model::{Key, UIDS};
 use crate::mutate::{What, is_write_of};
 use crate::oracle::Expectation;
+use crate::order;
 use crate::report::{self, Failure, Part, Report, Sum, no_panic};
 use crate::rot::{Damage, Rot, Victim};
 use crate::violation::Violation;
-use crate::workload::{Counts, Ids, Script, State, Step, run_session};
+use crate::workload::{Counts, Driver, Ids, Script, State, Step, run_session};
 use crate::world::World;
 
 /// How the image came about.
@@ -191,6 +192,10 @@ fn turn_over(reference: &Reference, rot: Rot, bit: u64, part: &mut Part) -> Resu
     let disk = reference.disk.copy();
     rot.strike(&disk, &reference.layout);
     part.state(disk.fingerprint());
+    if let Victim::Superblock(_) = rot.victim {
+        let opened = Driver::open(disk.copy(), &reference.expectation, SEED)?;
+        order::healed(&opened.kill(), &reference.layout)?;
+    }
     let mut ids = reference.ids;
     let steps: &[Step] = match bit % 4 {
         0 => &[Step::Create(Key { uid: UIDS[1], name: 4 }, 1), Step::Reopen],

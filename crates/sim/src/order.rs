@@ -88,18 +88,36 @@ fn sequence_of(page: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// The four copies of the superblock, those that are good.
+fn copies(disk: &Disk, layout: &Layout) -> [Option<Superblock>; 4] {
+    std::array::from_fn(|copy| {
+        let mut page = [0; 4096];
+        disk.read(layout.superblocks_at()[copy], &mut page);
+        Superblock::decode(&page, copy as u8).ok()
+    })
+}
+
+/// An opening leaves four good copies, all the same.
+///
+/// # Errors
+/// The four sequences.
+pub fn healed(disk: &Disk, layout: &Layout) -> Result<(), Violation> {
+    let copies = copies(disk, layout);
+    if copies[0].is_some() && copies.iter().all(|copy| *copy == copies[0]) {
+        return Ok(());
+    }
+    let sequences = copies.each_ref().map(|copy| copy.as_ref().map(|copy| copy.sequence));
+    let story = format!("superblock copies of sequences {sequences:?} behind an opening");
+    Err(Violation::new(Kind::Order, story))
+}
+
 /// In a state that a crash alone has left, one pair of superblock copies is whole, and no rear copy is newer than a whole front
 /// pair or stands beside a front pair that is broken and older.
 ///
 /// # Errors
 /// The four sequences.
 pub fn pairs(disk: &Disk, layout: &Layout) -> Result<(), Violation> {
-    let read = |copy: usize| {
-        let mut page = [0; 4096];
-        disk.read(layout.superblocks_at()[copy], &mut page);
-        Superblock::decode(&page, copy as u8).ok()
-    };
-    let copies: [Option<Superblock>; 4] = std::array::from_fn(read);
+    let copies = copies(disk, layout);
     let is_whole = |one: usize, two: usize| copies[one].is_some() && copies[one] == copies[two];
     let sequences = copies.each_ref().map(|copy| copy.as_ref().map(|copy| copy.sequence));
     let (front, rear) = (is_whole(0, 1), is_whole(2, 3));

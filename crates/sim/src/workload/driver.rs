@@ -6,8 +6,8 @@ use std::time::Duration;
 use baio_engine::sim::{Disk, Faults, Trigger};
 use baio_engine::{Durability, Memory, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, OperationId, ResizeOptions, SegmentOp, SegmentRequest,
-    Ticket, Zeroing,
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Limits, OperationId, ResizeOptions, SegmentOp,
+    SegmentRequest, Ticket, Usage, Zeroing,
 };
 
 use crate::model::{BLOCK, Key, Model, Op, UIDS};
@@ -235,7 +235,7 @@ impl Driver {
         };
         let segments = &self.model.segments;
         // What is being moved is held twice, and where a resize is in doubt the model does not know its run.
-        let is_settled = self.moving.is_none() && segments.values().all(|segment| segment.start_block.is_some());
+        let is_settled = self.moving.is_none() && is_settled(&self.model);
         if !is_settled || self.late.is_some() {
             return Ok(());
         }
@@ -357,7 +357,14 @@ impl Driver {
     fn perform_now(&mut self, mut op: Op) -> Result<Op, Violation> {
         let core = self.core.as_mut().ok_or_else(closed)?;
         let must_fail = must_be_refused(&self.model, &op);
-        match attempt(core, &self.model, &mut op) {
+        let (under_way, memory) = (core.in_flight(), core.engine().arena().free_bytes());
+        let done = attempt(core, &self.model, &mut op);
+        let left = core.engine().arena().free_bytes();
+        if (under_way, core.in_flight()) == (0, 0) && left != memory {
+            let story = format!("{op:?} had {memory} bytes of memory free before it, and leaves {left}: {done:?}");
+            return Err(Violation::new(Kind::Space, story));
+        }
+        match done {
             Ok(()) if must_fail => {
                 let story = format!("{op:?} was done, and must be refused");
                 Err(Violation::new(Kind::Lost, story))
@@ -497,14 +504,47 @@ fn must_be_refused(model: &Model, op: &Op) -> bool {
         Op::Rename { from, to } => from != to && exists(to),
         _ => false,
     };
-    is_taken || op.needs().is_some_and(|key| !exists(&key))
+    let is_too_much = match op {
+        // What an operation that is under way or in doubt has taken, the model does not know.
+        Op::Create { key, .. } | Op::Resize { key, .. } if is_settled(model) => {
+            let own = model.segments.iter().filter(|(other, _)| other.uid == key.uid);
+            let used = Usage {
+                blocks: own.clone().map(|(_, segment)| segment.reserve).sum(),
+                segments: own.count() as u64,
+            };
+            let limits = model.limits.get(&key.uid).copied().unwrap_or_default();
+            asked(model, op).exceeds(used, limits)
+        }
+        _ => false,
+    };
+    is_taken || is_too_much || op.needs().is_some_and(|key| !exists(&key))
 }
 
-/// Is the reason true?
-fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool {
-    let exists = |key: &Key| model.segments.contains_key(key);
-    let room = core.volume_info().map_or(0, |info| info.largest_free_bytes / BLOCK);
-    // The run that is asked for, and how much more that is.
+/// Does the model know where each segment lies?
+fn is_settled(model: &Model) -> bool {
+    model.segments.values().all(|segment| segment.start_block.is_some())
+}
+
+/// What an operation asks for.
+struct Asked {
+    /// The run, in blocks.
+    reserve: u64,
+    /// How many blocks that is more than its owner has.
+    more: u64,
+    /// How many segments more.
+    segments: u64,
+}
+
+impl Asked {
+    /// Is it more than an owner may have who has so much?
+    fn exceeds(&self, used: Usage, limits: Limits) -> bool {
+        let exceeds =
+            |used: u64, more: u64, limit: Option<u64>| more > 0 && limit.is_some_and(|limit| used + more > limit);
+        exceeds(used.blocks, self.more, limits.blocks) || exceeds(used.segments, self.segments, limits.segments)
+    }
+}
+
+fn asked(model: &Model, op: &Op) -> Asked {
     let (reserve, more, segments) = match op {
         Op::Create { reserve, .. } => (*reserve, *reserve, 1),
         Op::Resize {
@@ -516,21 +556,28 @@ fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool 
         Op::Move { key, .. } => (model.segments.get(key).map_or(0, |s| s.reserve), 0, 0),
         _ => (0, 0, 0),
     };
+    Asked {
+        reserve,
+        more,
+        segments,
+    }
+}
+
+/// Is the reason true?
+fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool {
+    let exists = |key: &Key| model.segments.contains_key(key);
+    let room = core.volume_info().map_or(0, |info| info.largest_free_bytes / BLOCK);
+    let asked = asked(model, op);
     match (&error.fault, op) {
         (Fault::Exists, Op::Create { key, .. }) => exists(key),
         (Fault::Exists, Op::Rename { to, .. }) => exists(to),
         (Fault::NotFound, op) => op.needs().is_some_and(|key| !exists(&key)),
         // Whether just that place is free, only the volume knows.
         (Fault::NoSpace { .. }, Op::Move { to: Some(_), .. }) => true,
-        (Fault::NoSpace { .. }, Op::Create { .. } | Op::Resize { .. } | Op::Move { .. }) => room < reserve,
+        (Fault::NoSpace { .. }, Op::Create { .. } | Op::Resize { .. } | Op::Move { .. }) => room < asked.reserve,
         (Fault::OverQuota { uid, .. }, Op::Create { key, .. } | Op::Resize { key, .. }) if *uid == key.uid => {
-            let Ok(account) = core.quota(ROOT, *uid) else {
-                return false;
-            };
-            let exceeds =
-                |used: u64, more: u64, limit: Option<u64>| more > 0 && limit.is_some_and(|limit| used + more > limit);
-            exceeds(account.used.blocks, more, account.limits.blocks)
-                || exceeds(account.used.segments, segments, account.limits.segments)
+            let account = core.quota(ROOT, *uid);
+            account.is_ok_and(|account| asked.exceeds(account.used, account.limits))
         }
         _ => false,
     }

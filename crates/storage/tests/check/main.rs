@@ -4,11 +4,9 @@
 mod harness;
 
 mod crafted_images;
-mod heals_single_losses;
 mod hostile_images;
 mod in_service;
 mod keeps_what_is_quarantined;
-mod knows_a_crash;
 mod names_every_problem;
 mod read_errors_heal;
 mod repairs_single_losses;

@@ -180,25 +180,6 @@ impl Mood {
     }
 }
 
-/// Was it a read alone that failed? Of those, a look-up's is no failure of the operation: the mirror has the page too.
-pub(crate) fn only_a_read_failed(core: &Core) -> bool {
-    let errors = |operation: &str| -> u64 {
-        let measures = core.engine().measures();
-        measures
-            .iter()
-            .filter(|(name, _, _)| *name == operation)
-            .map(|(_, _, measured)| measured.errors)
-            .sum()
-    };
-    let all: u64 = core
-        .engine()
-        .measures()
-        .iter()
-        .map(|(_, _, measured)| measured.errors)
-        .sum();
-    all == 1 && errors("read") == 1
-}
-
 /// The simulated machine with a device that obeys [`Whims`].
 pub(crate) struct Moody {
     whims: Mood,

@@ -19,7 +19,6 @@ mod held_log;
 mod hostile;
 mod in_a_core;
 mod let_go;
-mod model;
 mod no_allocation;
 mod rig;
 mod short_writes;

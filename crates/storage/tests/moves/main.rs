@@ -8,4 +8,3 @@ mod defrag_begun;
 mod discards_beside_a_move;
 mod segments;
 mod stop;
-mod survive_crashes;

@@ -11,8 +11,8 @@ use baio_storage::{Core, Fault, Format, SegmentOp, SegmentRequest};
 use crate::harness::images;
 use crate::harness::known::{BLOCKS, Known, VOLUME, World, assert_nothing_leaked, start_block};
 use crate::harness::{
-    self, BLOCK, ME, Random, config, create, open_moody, open_simulated, open_write, read, read_request, run,
-    simulated_disk, start, write, write_request,
+    self, BLOCK, ME, Random, config, create, open_moody, open_write, read, read_request, run, simulated_disk, start,
+    write, write_request,
 };
 
 /// An unreadable block of the source: what is below the mark is served from the target, the rest from the source, and what
@@ -69,65 +69,6 @@ fn a_move_stopped_by_a_read_error_leaves_the_segment_served() {
     );
     known.assert_holds(&mut core);
     assert_nothing_leaked(&mut core);
-}
-
-/// Every request of a move, in turn, fails with EIO although the device did it: whatever holds then, no byte is lost, and no
-/// block leaks.
-#[test]
-fn a_move_that_fails_at_any_request_loses_nothing() {
-    let format = Format {
-        size_bytes: Some(VOLUME),
-        ..Format::default()
-    };
-    let mut doubted = 0;
-    for at in 0.. {
-        let disk = simulated_disk(&format);
-        let (mut core, whims) = open_moody(&disk, &config());
-        let mut known = Known::new(&mut core, "data", 130);
-        known.fill(&mut core, &mut Random(13));
-        let seen = whims.borrow().seen;
-        whims.borrow_mut().fail_from = Some(seen + at);
-        whims.borrow_mut().fail_count = 1;
-        let arena = core.engine().arena().free_bytes();
-        let moved = core.move_segment(ME, ME.uid, "data", Some(1000));
-        let reached = whims.borrow().seen > seen + at;
-        whims.borrow_mut().fail_from = None;
-        assert_eq!(
-            core.engine().arena().free_bytes(),
-            arena,
-            "request {at}: memory is lost"
-        );
-        // A look-up can read the mirror instead; that a read of the segment's bytes cannot be passed over is told above.
-        let passed_over = reached && harness::only_a_read_failed(&core);
-        assert!(moved.is_err() == reached || passed_over, "request {at}");
-        // What is acknowledged now must still be there after the next open, whichever record it finds.
-        for block in 0..130 {
-            let byte = block as u8 ^ 0x5a;
-            match write(&mut core, known.handle, (block * BLOCK) as u64, &[byte; BLOCK]) {
-                Ok(_) => known.holds[block] = byte,
-                Err(error) => {
-                    assert_eq!(error.code(), "EPOISONED", "request {at}: {error}");
-                    doubted += 1;
-                }
-            }
-        }
-        harness::sync(&mut core, known.handle).unwrap();
-        core.close().unwrap();
-        let mut core = open_simulated(&disk);
-        known.handle = open_write(&mut core, "data");
-        known.assert_holds(&mut core);
-        while core.in_flight() > 0 {
-            core.turn(Wait::one()).unwrap();
-        }
-        known.assert_holds(&mut core);
-        assert_eq!(start_block(&mut core, "data").1, "live");
-        assert_nothing_leaked(&mut core);
-        if !reached {
-            assert!(at > 15, "only {at} requests");
-            break;
-        }
-    }
-    assert!(doubted > 0, "no record of a mark was in doubt");
 }
 
 /// What waits for the chunk in copy can be called back, and ends in time.

@@ -7,8 +7,8 @@ use baio_storage::segment::superblock::Superblock;
 use baio_storage::{Access, Account, Core, CreateOptions, Fault, Format, Limits, ResizeOptions, SegmentInfo, Usage};
 
 use crate::harness::{
-    self, BLOCK, ME, ROOT, STRANGER, config, create, open_moody, open_simulated, open_write, read, simulated_disk,
-    start, write, write_request,
+    BLOCK, ME, ROOT, STRANGER, config, create, open_moody, open_simulated, open_write, read, simulated_disk, start,
+    write, write_request,
 };
 
 const B: u64 = BLOCK as u64;
@@ -164,63 +164,6 @@ fn a_shrink_waits_for_what_it_cuts_off() {
     assert_eq!(read(&mut core, b, 0, 5 * BLOCK).unwrap(), [0; 5 * BLOCK]);
 }
 
-/// Every request of a resize, in turn, fails although the device did it: nothing leaks, and what is told is what holds.
-#[test]
-fn a_resize_that_fails_at_any_request_leaks_nothing() {
-    // From ten blocks with a reserve of twelve.
-    for (blocks, reserve) in [(12, None), (20, None), (4, None), (4, Some(12)), (10, Some(30))] {
-        for at in 0.. {
-            let disk = simulated_disk(&small());
-            let (mut core, whims) = open_moody(&disk, &config());
-            let options = CreateOptions {
-                reserve_bytes: 12 * B,
-                ..CreateOptions::of_size(10 * B)
-            };
-            core.create(ME, ME.uid, "a", &options).unwrap();
-            let handle = open_write(&mut core, "a");
-            write(&mut core, handle, 0, &[7; 10 * BLOCK]).unwrap();
-            let seen = whims.borrow().seen;
-            whims.borrow_mut().fail_from = Some(seen + at);
-            whims.borrow_mut().fail_count = 1;
-            let resized = resize(&mut core, "a", blocks, reserve);
-            let reached = whims.borrow().seen > seen + at;
-            whims.borrow_mut().fail_from = None;
-            if resized.is_ok() {
-                assert!(!reached || harness::only_a_read_failed(&core), "request {at}");
-                assert_eq!(core.size(handle).unwrap(), blocks * B);
-                assert_nothing_leaked(&mut core);
-                if reached {
-                    continue;
-                }
-                break;
-            }
-            assert_eq!(resized.unwrap_err().code(), "EIO");
-            match core.create(ME, ME.uid, "other", &CreateOptions::of_size(B)) {
-                Ok(_) => {
-                    assert_nothing_leaked(&mut core);
-                    assert_eq!(core.size(handle).unwrap(), 10 * B);
-                    assert_eq!(read(&mut core, handle, 0, 10 * BLOCK).unwrap(), [7; 10 * BLOCK]);
-                }
-                // In doubt: nobody reaches what may be cut off.
-                Err(error) => {
-                    assert_eq!(error.code(), "EPOISONED");
-                    assert!(core.size(handle).unwrap() <= 10 * B);
-                }
-            }
-            let size = core.size(handle).unwrap();
-            let _ = core.close();
-            let mut core = open_simulated(&disk);
-            assert_nothing_leaked(&mut core);
-            let handle = open_write(&mut core, "a");
-            assert!(core.size(handle).unwrap() >= size, "served behind the end that holds");
-            let kept = read(&mut core, handle, 0, 10 * BLOCK).unwrap();
-            assert!(kept.iter().all(|byte| *byte == 7));
-            let tail = read(&mut core, handle, 10 * B, 10 * BLOCK).unwrap();
-            assert!(tail.iter().all(|byte| *byte == 0));
-        }
-    }
-}
-
 #[test]
 fn a_renamed_segment_keeps_handles_and_bytes() {
     let disk = simulated_disk(&small());
@@ -307,57 +250,6 @@ fn a_rename_within_a_bucket_is_one_record() {
     // Two look-ups and a record of three requests; across buckets another look-up and another record.
     assert_eq!(requests(&mut core, "a", &same), 5);
     assert_eq!(requests(&mut core, &same, &other), 9);
-}
-
-#[test]
-fn a_rename_that_fails_at_any_request_loses_nothing() {
-    // Into the same bucket and into others.
-    for name in ["b", "c", "d", "e", "f"] {
-        a_rename_fails_at_any_request(name);
-    }
-}
-
-fn a_rename_fails_at_any_request(name: &str) {
-    let mut failed = 0;
-    for at in 0.. {
-        let disk = simulated_disk(&small());
-        let (mut core, whims) = open_moody(&disk, &config());
-        create(&mut core, "a", 3 * B);
-        let handle = open_write(&mut core, "a");
-        write(&mut core, handle, 0, &[7; BLOCK]).unwrap();
-        let seen = whims.borrow().seen;
-        whims.borrow_mut().fail_from = Some(seen + at);
-        whims.borrow_mut().fail_count = 1;
-        let renamed = core.rename(ME, ME.uid, "a", name);
-        let reached = whims.borrow().seen > seen + at;
-        whims.borrow_mut().fail_from = None;
-        if renamed.is_ok() {
-            assert!(!reached || harness::only_a_read_failed(&core), "request {at}");
-            assert_eq!(core.list(ME).unwrap()[0].name, name);
-            if reached {
-                continue;
-            }
-            break;
-        }
-        failed += 1;
-        assert_eq!(renamed.unwrap_err().code(), "EIO");
-        // Its bytes are served whatever name it has.
-        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [7; BLOCK]);
-        let again = core.rename(ME, ME.uid, "a", name);
-        if let Err(error) = again {
-            assert_eq!(error.code(), "EPOISONED", "request {at}: {error}");
-        }
-        // An open decides: one name, one segment, the same bytes.
-        let _ = core.close();
-        let mut core = open_simulated(&disk);
-        let listed = core.list(ME).unwrap();
-        assert_eq!(listed.len(), 1, "request {at}: {listed:?}");
-        assert!(listed[0].name == "a" || listed[0].name == name);
-        let handle = open_write(&mut core, &listed[0].name);
-        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [7; BLOCK]);
-        assert_nothing_leaked(&mut core);
-    }
-    assert!(failed >= 4);
 }
 
 #[test]

@@ -9,7 +9,6 @@ mod format_spares;
 mod freezes;
 mod grows;
 mod looks_at_one_bucket;
-mod model;
 mod notices_a_device_that_shrank;
 mod opens_beside_bad_pages;
 mod opens_known;
