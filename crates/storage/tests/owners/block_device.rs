@@ -3,15 +3,14 @@
 //!
 //! Needs root and a loop device; says so when it has none.
 
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use baio_storage::{Core, Fault, Format};
 
 use crate::harness::loop_device::{Loop, Mounted, run};
 use crate::harness::{self, BLOCK, ME, config, create, open, open_write, read, sync, write};
+use crate::starting::Starting;
 
 fn loop_device(dir: &Path) -> Option<Loop> {
     Loop::new(dir, 16 << 20, &[])
@@ -87,23 +86,15 @@ fn a_child_being_started_does_not_keep_a_closed_device() {
     };
     Core::format(&device.0, &Format::default()).unwrap();
     let core = open(&device.0);
-    let starter = std::thread::spawn(|| {
-        let mut command = Command::new("true");
-        let slow = || {
-            std::thread::sleep(Duration::from_millis(200));
-            Ok(())
-        };
-        // SAFETY: between fork and exec the child only sleeps, which needs no lock and no memory.
-        #[allow(unsafe_code)]
-        unsafe {
-            command.pre_exec(slow)
-        };
-        command.status().unwrap()
-    });
-    std::thread::sleep(Duration::from_millis(100));
+    let child = Starting::new();
     core.close().unwrap();
+    // Whoever opens the device waits until the child execs.
+    let soon = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        child.let_go();
+    });
     open(&device.0).close().unwrap();
-    assert!(starter.join().unwrap().success());
+    soon.join().unwrap();
 }
 
 #[test]

@@ -9,5 +9,6 @@ mod late_device;
 mod late_writes;
 mod looks_beside_the_owner;
 mod one_owner;
+mod starting;
 mod strangers;
 mod tenants;

@@ -2,15 +2,14 @@
 //! nobody's way; a closed volume can be opened again at that very moment; those who only look do not disturb one another.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr};
-use std::time::Duration;
 
 use baio_storage::{Core, Error, Fault};
 use rustix::fs::FlockOperation;
 
 use crate::harness::{ME, TestName, child, config, create, format, open, role};
+use crate::starting::Starting;
 
 /// A process that opens and closes the volume as it is told.
 struct Holder {
@@ -171,27 +170,13 @@ fn a_child_being_started_does_not_keep_a_closed_volume() {
     format(&path, 2 << 20);
     for closes in [true, false] {
         let core = open(&path);
-        let starter = std::thread::spawn(|| {
-            let mut command = std::process::Command::new("true");
-            let slow = || {
-                std::thread::sleep(Duration::from_millis(300));
-                Ok(())
-            };
-            // SAFETY: between fork and exec the child only sleeps, which needs no lock and no memory.
-            #[allow(unsafe_code)]
-            unsafe {
-                command.pre_exec(slow)
-            };
-            command.status().unwrap()
-        });
-        std::thread::sleep(Duration::from_millis(100));
+        let child = Starting::new();
         if closes {
             core.close().unwrap();
         } else {
             drop(core);
         }
         open(&path).close().unwrap();
-        assert!(!starter.is_finished(), "the child was too fast: nothing is shown");
-        assert!(starter.join().unwrap().success());
+        child.let_go();
     }
 }
