@@ -8,7 +8,7 @@ mod backends;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use backends::{BACKENDS, Bench, blank, direct, own, pattern, tell};
+use backends::{Bench, blank, direct, own, pattern, tell};
 use baio_engine::{Config, Engine, File, Memory, Policy, Request, Vectored, Wait};
 
 thread_local! {
@@ -67,16 +67,7 @@ fn allocations() -> u64 {
 
 /// The asynchronous backends that start here.
 fn benches() -> impl Iterator<Item = Bench> {
-    let rows = BACKENDS
-        .iter()
-        .filter(|row| ["threads", "aio", "uring"].contains(&row.name));
-    rows.map(Bench::new).filter(|bench| match bench.starts() {
-        Ok(()) => true,
-        Err(why) => {
-            tell(&format!("no allocation: {} does not start here: {why}", bench.row.name));
-            false
-        }
-    })
+    Bench::each(|row| ["threads", "aio", "uring"].contains(&row.name))
 }
 
 /// Keeps `spare.len()` reads in flight until `reads` have completed.

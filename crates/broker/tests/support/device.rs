@@ -3,14 +3,18 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
-use std::os::fd::BorrowedFd;
+#[path = "../../../engine/tests/backends/bent.rs"]
+mod bent;
+
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baio_engine::backend::{Attach, Detached, Done};
+use baio_engine::backend::Done;
 use baio_engine::sim::Sim;
-use baio_engine::{Backend, Doorbell, Errno, Error, Explain, Op, RequestId, Slots, Time, Wait};
+use baio_engine::{Backend, Errno, RequestId, Slots, Time, Wait};
+
+use bent::Bend;
 
 const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
@@ -87,37 +91,35 @@ impl Gate {
 
     /// A backend that obeys it.
     pub fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Gated {
-            sim: Sim::new(2).expect("a simulation"),
-            gate: self.clone(),
-            kept: Vec::new(),
-        })
+        let kept = Vec::new();
+        bent::backend(
+            2,
+            Gated {
+                gate: self.clone(),
+                kept,
+            },
+        )
     }
 }
 
 struct Gated {
-    sim: Sim,
     gate: Gate,
     /// What the device tells when the gate is open.
     kept: Vec<(RequestId, i32)>,
 }
 
-impl Backend for Gated {
-    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        let taken = self.sim.start(slots, queue);
+impl Bend for Gated {
+    fn start(&mut self, sim: &mut Sim, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        let taken = sim.start(slots, queue);
         self.gate.0.started.fetch_add(taken, Ordering::SeqCst);
         taken
     }
 
-    fn flush(&mut self) {
-        self.sim.flush();
-    }
-
     /// Time does not jump to the next event: the test says how it passes.
-    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
-        self.sim.turn(slots, Wait::No, done)?;
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        sim.turn(slots, Wait::No, done)?;
         let said = &self.gate.0;
-        said.now_ns.store(self.now().0, Ordering::SeqCst);
+        said.now_ns.store(self.now(sim).0, Ordering::SeqCst);
         said.turns.fetch_add(1, Ordering::SeqCst);
         self.kept.append(&mut done.raw);
         match said.state.load(Ordering::SeqCst) {
@@ -138,47 +140,14 @@ impl Backend for Gated {
         Ok(())
     }
 
-    fn cancel(&mut self, slots: &Slots, id: RequestId) {
-        self.sim.cancel(slots, id);
-    }
-
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
-        self.sim.attach(what)
-    }
-
-    fn detach(&mut self, what: Detached<'_>) {
-        self.sim.detach(what);
-    }
-
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        self.sim.ready_fd(arm)
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.sim.doorbell()
-    }
-
-    fn now(&self) -> Time {
+    fn now(&self, sim: &Sim) -> Time {
         let skipped = self.gate.0.skipped_ns.load(Ordering::SeqCst);
-        self.sim.now().after(Duration::from_nanos(skipped))
+        sim.now().after(Duration::from_nanos(skipped))
     }
 
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.sim.random(bytes)
-    }
-
-    fn explain(&self) -> Explain {
+    fn is_asked(&self) {
         if let Some(act) = &mut *self.gate.0.at_explain.lock().unwrap() {
             act();
         }
-        self.sim.explain()
-    }
-
-    fn refuses(&self, op: Op) -> Option<Error> {
-        self.sim.refuses(op)
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.sim.system_calls()
     }
 }

@@ -21,6 +21,10 @@ pub(crate) trait Bend: Send + 'static {
         sim.refuses(op)
     }
 
+    fn now(&self, sim: &Sim) -> Time {
+        sim.now()
+    }
+
     /// Somebody asks the backend to explain itself.
     fn is_asked(&self) {}
 
@@ -78,7 +82,7 @@ impl<B: Bend> Backend for Bent<B> {
     }
 
     fn now(&self) -> Time {
-        self.sim.now()
+        self.bend.now(&self.sim)
     }
 
     fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {

@@ -164,6 +164,17 @@ impl Bench {
         Bench { row, files, dir }
     }
 
+    /// Those of these backends that start here; of each that does not it is said why.
+    pub(crate) fn each(is_wanted: fn(&Row) -> bool) -> impl Iterator<Item = Bench> {
+        let wanted = BACKENDS.iter().filter(move |row| is_wanted(row));
+        wanted.map(Bench::new).filter(|bench| {
+            let started = bench.starts_in_time();
+            started
+                .map_err(|why| tell(&format!("skipped {}: does not start here: {why}", bench.row.name)))
+                .is_ok()
+        })
+    }
+
     /// A case begins: which of its files are foreign depends on its name, and on no other case.
     pub(crate) fn begin(&self, case: &str) {
         self.files.store(case.len() % 2, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::backends::{BACKENDS, Bench, blank, finish, next, policies};
+use crate::backends::{Bench, blank, finish, next, policies};
 use baio_engine::{Durability, DurableBy, Engine, File, Open, Request};
 
 const BLOCK: usize = 4096;
@@ -99,12 +99,8 @@ fn the_server_has_flushed_what_is_acknowledged() {
         Ok(mount) => mount,
         Err(why) => return eprintln!("skipped: {why}"),
     };
-    for row in BACKENDS.iter().filter(|row| !row.is_simulated()) {
-        let bench = Bench::new(row);
-        if let Err(why) = bench.starts() {
-            eprintln!("skipped: {}: {why}", row.name);
-            continue;
-        }
+    for bench in Bench::each(|row| !row.is_simulated()) {
+        let row = bench.row;
         let mut engine = bench.engine();
         let file = File::open(&mount.file(), &Open::write()).expect("a file on FUSE");
         assert_eq!(explained(&engine), None, "nothing was written");

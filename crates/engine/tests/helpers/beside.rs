@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use baio_engine::{Doorbell, Durability, Engine, Errno, Error, File, Notice, Op, Policy, Request, RequestId, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::backends::{self, BACKENDS, Bench, Random, bytes_of, finish, next, pattern, tell};
+use crate::backends::{self, Bench, Random, bytes_of, finish, next, pattern};
 use crate::far::{Far, Server};
 
 const BLOCK: usize = 4096;
@@ -17,17 +17,12 @@ const BLOCK: usize = 4096;
 const FOR_EVER: Duration = Duration::from_secs(20);
 
 fn benches() -> impl Iterator<Item = Bench> {
-    BACKENDS.iter().map(Bench::new).filter(|bench| {
-        let started = bench.starts_in_time();
-        started
-            .map_err(|why| tell(&format!("skipped {}: {why}", bench.row.name)))
-            .is_ok()
-    })
+    Bench::each(|_| true)
 }
 
 /// Those that sleep in the kernel, and not in virtual time.
 fn sleepers() -> impl Iterator<Item = Bench> {
-    benches().filter(|bench| !bench.is_simulated())
+    Bench::each(|row| !row.is_simulated())
 }
 
 fn wait(engine: &Engine, count: u32, long: Duration) -> Wait {

@@ -9,23 +9,18 @@ use baio_engine::{
     Backend, Doorbell, Durability, Engine, Errno, Error, Explain, File, Op, Policy, Request, RequestId, Slots, Wait,
 };
 
-use crate::backends::{self, BACKENDS, Bench, next, tell};
+use crate::backends::{self, Bench, next};
 use crate::far::Far;
 
 const BLOCK: usize = 4096;
 
 fn benches() -> impl Iterator<Item = Bench> {
-    BACKENDS.iter().map(Bench::new).filter(|bench| {
-        let started = bench.starts_in_time();
-        started
-            .map_err(|why| tell(&format!("skipped {}: {why}", bench.row.name)))
-            .is_ok()
-    })
+    Bench::each(|_| true)
 }
 
 /// Those that sleep in the kernel, and not in virtual time.
 fn sleepers() -> impl Iterator<Item = Bench> {
-    benches().filter(|bench| !bench.is_simulated())
+    Bench::each(|row| !row.is_simulated())
 }
 
 fn read(engine: &Engine, file: &File) -> Request {

@@ -1,4 +1,5 @@
-//! Simulated disks: the time they take, their faults, their power, and equal stories for equal seeds.
+//! Simulated disks: the time they take, their faults and their power. That equal seeds tell equal stories is the explorer's
+//! (`crates/sim/src/engine`).
 
 #[path = "../backends/mod.rs"]
 mod backends;
@@ -7,4 +8,3 @@ mod faults;
 mod lifetimes;
 mod power;
 mod profiles;
-mod replay;

@@ -58,6 +58,7 @@ struct Flight {
     syncs: bool,
     /// It completed without its memory, which comes later.
     answered: bool,
+    given_up: bool,
 }
 
 pub(crate) struct Run<'a> {
@@ -139,7 +140,7 @@ impl<'a> Run<'a> {
         match self.random.below(1000) {
             0..=529 => self.submit(),
             530..=549 => self.submit_sync(),
-            550..=649 => self.pick(Engine::cancel),
+            550..=649 => self.cancel(),
             650..=699 => self.abandon(),
             700..=849 => return self.turn(Wait::No),
             850..=919 => return self.turn(Wait::one()),
@@ -270,36 +271,38 @@ impl<'a> Run<'a> {
         let syncs = request.policy.durability != Durability::None;
         let id = self.engine().submit(request.tagged(tag))?;
         self.next += 1;
-        let answered = false;
-        self.flights.insert(
-            tag,
-            Flight {
-                id,
-                offset,
-                reads,
-                syncs,
-                answered,
-            },
-        );
+        let flight = Flight {
+            id,
+            offset,
+            reads,
+            syncs,
+            answered: false,
+            given_up: false,
+        };
+        self.flights.insert(tag, flight);
         Ok(())
     }
 
-    fn pick(&mut self, act: fn(&mut Engine, RequestId)) {
-        let Some(id) = self.any_flight() else { return };
-        act(self.engine(), id);
+    fn cancel(&mut self) {
+        if let Some(&mut Flight { id, .. }) = self.any_flight() {
+            self.engine().cancel(id);
+        }
     }
 
     fn abandon(&mut self) {
-        self.pick(Engine::abandon);
+        if let Some(Flight { id, given_up, .. }) = self.any_flight() {
+            *given_up = true;
+            let id = *id;
+            self.engine().abandon(id);
+        }
     }
 
-    fn any_flight(&mut self) -> Option<RequestId> {
+    fn any_flight(&mut self) -> Option<&mut Flight> {
         let newest = self.next;
         // Tags are dense and die soon: a few tries find one, or there is hardly any.
-        (0..4).find_map(|_| {
-            let tag = newest.saturating_sub(1 + self.random.below(64));
-            self.flights.get(&tag).map(|flight| flight.id)
-        })
+        let tags = std::iter::repeat_with(|| newest.saturating_sub(1 + self.random.below(64)));
+        let tag = tags.take(4).find(|tag| self.flights.contains_key(tag))?;
+        self.flights.get_mut(&tag)
     }
 
     fn turn(&mut self, wait: Wait) -> Checked {
@@ -325,15 +328,17 @@ impl<'a> Run<'a> {
         let Some(flight) = self.flights.get_mut(&tag) else {
             return Err(format!("request {tag} was told twice, or never made"));
         };
+        if done.id != flight.id {
+            return Err(format!("request {tag} was told by another's id"));
+        }
         let whole = done.memory.len() as u32;
         match (done.notice, done.result) {
+            (Notice::Completed, _) if flight.answered => return Err(format!("request {tag} was completed twice")),
             (Notice::Completed, Err(Error::Indeterminate)) => {
-                if std::mem::replace(&mut flight.answered, true) {
-                    return Err(format!("request {tag} was completed twice"));
-                }
+                flight.answered = true;
                 return Ok(());
             }
-            (Notice::Released, _) => self.counts.released += 1,
+            (Notice::Released, _) if flight.answered || flight.given_up => self.counts.released += 1,
             (Notice::Completed, Err(Error::Cancelled)) => self.counts.cancelled += 1,
             (Notice::Completed, Ok(moved)) if moved == whole => {
                 self.counts.completed += 1;
@@ -464,7 +469,7 @@ impl<'a> Run<'a> {
     /// The child tries what it must not, and ends; the parent goes on with everything in flight.
     fn fork(&mut self) -> Checked {
         self.counts.forks += 1;
-        let some = self.any_flight().unwrap_or_default();
+        let some = self.any_flight().map(|flight| flight.id).unwrap_or_default();
         let goes_too = self.random.below(2) == 0;
         // SAFETY: the child has one thread, makes the calls of `in_child` and leaves by `_exit`.
         let child = unsafe { libc::fork() };
