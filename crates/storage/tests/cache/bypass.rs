@@ -14,7 +14,7 @@ use crate::harness::through_cache::{
 };
 use crate::harness::{self, BLOCK, ME, create, open_write, start};
 use crate::rig::hand::{Hand, P, config, hand, read_at, write_at};
-use crate::rig::{PAGE, buffer, bytes};
+use crate::rig::{PAGE, buffer, bytes, end_well};
 
 const FRAMES: usize = 16;
 /// A window is a quarter of the frames.
@@ -152,8 +152,7 @@ fn parts_of_pages_lists_spans_and_long_reads_go_through_frames() {
         let read = h.ask(object, CacheOp::Read { offset }, memory);
         while let Some(io) = h.cache.next_io() {
             assert!(!io.bypasses, "at {offset}");
-            let len = io.memory.len() as u32;
-            h.cache.io_ended(io.id, Ok(len), io.memory);
+            end_well(&mut h.cache, io);
         }
         h.good(read);
     }

@@ -7,7 +7,7 @@ use baio_engine::Arena;
 use baio_storage::cache::{Cache, CacheConfig, CacheError, GateId, Io, IoKind, PagePin};
 
 use crate::rig::hand::P;
-use crate::rig::{PAGE, Random};
+use crate::rig::{PAGE, Random, end_all, end_well};
 
 const DISTANCE: u64 = 1000;
 const LSNS: u64 = 100_000;
@@ -39,10 +39,7 @@ impl World {
             cache
                 .prefetch(object, std::slice::from_ref(&(at * PAGES / 2..PAGES)))
                 .unwrap();
-            while let Some(io) = cache.next_io() {
-                let len = io.memory.len() as u32;
-                cache.io_ended(io.id, Ok(len), io.memory);
-            }
+            end_all(&mut cache);
         }
         let pins = (0..PAGES).map(|page| cache.pin_hit(object, page).unwrap()).collect();
         World {
@@ -73,9 +70,8 @@ impl World {
         self.ios.extend(std::iter::from_fn(|| self.cache.next_io()));
         while self.ios.len() > left {
             let Some(io) = self.ios.pop_front() else { return };
-            let len = io.memory.len() as u32;
             assert!(!matches!(io.kind, IoKind::Read { .. }));
-            self.cache.io_ended(io.id, Ok(len), io.memory);
+            end_well(&mut self.cache, io);
             self.ios.extend(std::iter::from_fn(|| self.cache.next_io()));
         }
     }

@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use baio_engine::{Arena, Durability, Memory, Time};
-use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, ObjectId};
+use baio_storage::cache::{Cache, CacheConfig, CacheOp, ObjectId};
 
-use crate::rig::PAGE;
 use crate::rig::hand::P;
+use crate::rig::{PAGE, ask, end_all};
 
 const FRAMES: usize = 4096;
 const OBJECT_PAGES: u64 = 32;
@@ -44,17 +43,8 @@ impl World {
     }
 
     fn ask(&mut self, nth: usize, op: CacheOp) {
-        let (object, hint) = (self.objects[nth], Hint::Normal);
         let memory = self.memory.take().unwrap();
-        self.cache.start(
-            0,
-            CacheRequest {
-                object,
-                op,
-                memory,
-                hint,
-            },
-        );
+        ask(&mut self.cache, self.objects[nth], op, memory);
         let done = self.cache.next_done().expect("it is done at once");
         assert!(done.result.is_ok());
         self.memory = Some(done.memory);
@@ -72,10 +62,7 @@ impl World {
             self.cache.tick(self.now);
         }
         self.cache.set_now(self.now);
-        while let Some(io) = self.cache.next_io() {
-            let len = io.memory.len() as u32;
-            self.cache.io_ended(io.id, Ok(len), io.memory);
-        }
+        end_all(&mut self.cache);
     }
 
     fn looked_at(&self) -> u64 {

@@ -31,95 +31,26 @@ fn run(name: &str, seeds: u64, steps: u64, faults: Faults) {
     }
 }
 
-#[test]
-fn without_faults() {
-    run("without faults", 24, 4000, Faults::default());
+/// A story a line: its steps, and one in how many I/Os or steps is what.
+macro_rules! stories {
+    ($($name:ident: $steps:literal steps $(, $what:ident $one_in:literal)*;)*) => {$(
+        #[test]
+        #[allow(clippy::needless_update, reason = "one of them has everything")]
+        fn $name() {
+            let faults = Faults { $($what: $one_in,)* ..Faults::default() };
+            run(stringify!($name), 24, $steps, faults);
+        }
+    )*};
 }
 
-#[test]
-fn with_cancels_and_power_cuts() {
-    let faults = Faults {
-        cancel: 40,
-        cut: 300,
-        ..Faults::default()
-    };
-    run("cancels and power cuts", 24, 4000, faults);
-}
-
-#[test]
-fn with_failing_reads() {
-    let faults = Faults {
-        read: 10,
-        cut: 1000,
-        ..Faults::default()
-    };
-    run("failing reads", 24, 4000, faults);
-}
-
-#[test]
-fn with_failing_writes() {
-    let faults = Faults {
-        write: 10,
-        cut: 300,
-        ..Faults::default()
-    };
-    run("failing writes", 24, 4000, faults);
-}
-
-#[test]
-fn with_failing_flushes() {
-    let faults = Faults {
-        flush: 4,
-        cut: 300,
-        ..Faults::default()
-    };
-    run("failing flushes", 24, 4000, faults);
-}
-
-#[test]
-fn with_memory_that_comes_back_late() {
-    let faults = Faults {
-        given_up: 20,
-        cut: 500,
-        ..Faults::default()
-    };
-    run("memory late", 24, 4000, faults);
-}
-
-#[test]
-fn with_everything_at_once() {
-    let faults = Faults {
-        read: 30,
-        write: 30,
-        flush: 10,
-        given_up: 60,
-        cancel: 60,
-        cut: 400,
-        pool: 0,
-    };
-    run("everything", 24, 6000, faults);
-}
-
-#[test]
-fn with_a_buffer_pool() {
-    let faults = Faults {
-        cut: 300,
-        pool: 2,
-        ..Faults::default()
-    };
-    run("a buffer pool", 24, 6000, faults);
-}
-
-#[test]
-fn with_a_buffer_pool_and_everything_at_once() {
-    let faults = Faults {
-        read: 30,
-        write: 30,
-        flush: 10,
-        given_up: 60,
-        cancel: 60,
-        cut: 400,
-        pool: 3,
-    };
-    run("a buffer pool and everything", 24, 6000, faults);
+stories! {
+    without_faults: 4000 steps;
+    with_cancels_and_power_cuts: 4000 steps, cancel 40, cut 300;
+    with_failing_reads: 4000 steps, read 10, cut 1000;
+    with_failing_writes: 4000 steps, write 10, cut 300;
+    with_failing_flushes: 4000 steps, flush 4, cut 300;
+    with_memory_that_comes_back_late: 4000 steps, given_up 20, cut 500;
+    with_everything_at_once: 6000 steps, read 30, write 30, flush 10, given_up 60, cancel 60, cut 400;
+    with_a_buffer_pool: 6000 steps, cut 300, pool 2;
+    with_a_buffer_pool_and_everything_at_once: 6000 steps, read 30, write 30, flush 10, given_up 60, cancel 60, cut 400, pool 3;
 }

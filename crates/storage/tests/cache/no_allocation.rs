@@ -1,13 +1,13 @@
 //! No heap allocation per request once the cache is warm: hits, fills with evictions, plain and durable writes, write-back.
 
 use baio_engine::{Arena, Config, Durability, Memory, Open};
-use baio_storage::cache::eviction::{Hint, Policy};
-use baio_storage::cache::{Borrower, Cache, CacheConfig, CacheOp, CacheRequest};
+use baio_storage::cache::eviction::Policy;
+use baio_storage::cache::{Borrower, Cache, CacheConfig, CacheOp};
 use baio_storage::{Core, Pinning};
 
 use crate::allocations;
 use crate::rig::hand::{P, config, hand};
-use crate::rig::{self, PAGE, Random};
+use crate::rig::{self, PAGE, Random, ask, end_all};
 
 #[test]
 fn a_warm_cache_allocates_nothing() {
@@ -28,23 +28,11 @@ fn a_warm_cache_allocates_nothing() {
                 },
                 _ => CacheOp::Read { offset },
             };
-            let (object, hint) = (h.object, Hint::Normal);
             let memory = memory.pop().unwrap();
-            h.cache.start(
-                0,
-                CacheRequest {
-                    object,
-                    op,
-                    memory,
-                    hint,
-                },
-            );
+            ask(&mut h.cache, h.object, op, memory);
         }
         while memory.len() < 4 {
-            while let Some(io) = h.cache.next_io() {
-                let len = io.memory.len() as u32;
-                h.cache.io_ended(io.id, Ok(len), io.memory);
-            }
+            end_all(&mut h.cache);
             while let Some(done) = h.cache.next_done() {
                 assert!(done.result.is_ok());
                 memory.push(done.memory);
@@ -94,10 +82,7 @@ fn what_is_not_copied_allocates_nothing() {
             },
         };
         h.ask(h.object, op, std::mem::take(&mut memory));
-        while let Some(io) = h.cache.next_io() {
-            let len = io.memory.len() as u32;
-            h.cache.io_ended(io.id, Ok(len), io.memory);
-        }
+        end_all(&mut h.cache);
         let done = h.cache.next_done().unwrap();
         assert!(done.result.is_ok());
         memory = done.memory;

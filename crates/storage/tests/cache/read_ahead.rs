@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use baio_engine::{Arena, Memory};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, Io, ObjectId};
+use baio_storage::cache::{Cache, CacheConfig, CacheOp, Io, ObjectId};
 
 use crate::rig::hand::P;
-use crate::rig::{PAGE, Random};
+use crate::rig::{PAGE, Random, ask_with, end_well};
 
 /// Pages of a file that is not small.
 const FILE: u64 = 1 << 18;
@@ -45,15 +45,7 @@ impl World {
     fn read(&mut self, page: u64, hint: Hint) {
         let (object, op) = (self.object, CacheOp::Read { offset: page * P });
         let memory = self.free.pop().unwrap();
-        self.cache.start(
-            0,
-            CacheRequest {
-                object,
-                op,
-                memory,
-                hint,
-            },
-        );
+        ask_with(&mut self.cache, object, op, memory, hint);
         self.under_way += 1;
         self.look();
     }
@@ -71,8 +63,7 @@ impl World {
     fn wait(&mut self, left: usize) {
         while self.under_way > left {
             let io = self.ios.pop_front().expect("a request waits for nothing");
-            let len = io.memory.len() as u32;
-            self.cache.io_ended(io.id, Ok(len), io.memory);
+            end_well(&mut self.cache, io);
             self.look();
         }
     }

@@ -4,11 +4,10 @@
 use std::collections::VecDeque;
 
 use baio_engine::{Arena, Durability, Errno, Memory};
-use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, ObjectId, RequestId};
+use baio_storage::cache::{Cache, CacheConfig, CacheDone, CacheError, CacheOp, Io, ObjectId, RequestId};
 
-use crate::rig::PAGE;
 use crate::rig::hand::P;
+use crate::rig::{PAGE, ask, end_well};
 
 /// What a call may go over in a cache that is not small: the last slice of a flush, one of the reservation that goes on with it, and
 /// a run of the cleaner.
@@ -69,16 +68,7 @@ impl World {
     }
 
     fn ask(&mut self, op: CacheOp, memory: Memory) -> RequestId {
-        let (object, hint) = (self.object, Hint::Normal);
-        self.cache.start(
-            0,
-            CacheRequest {
-                object,
-                op,
-                memory,
-                hint,
-            },
-        )
+        ask(&mut self.cache, self.object, op, memory)
     }
 
     fn reserve(&mut self) -> RequestId {
@@ -192,8 +182,7 @@ fn who_never_asks_for_slices_gets_them_all_the_same() {
     while ended.is_none() {
         let mut ios: Vec<Io> = std::iter::from_fn(|| world.cache.next_io()).collect();
         for io in ios.drain(..) {
-            let len = io.memory.len() as u32;
-            world.cache.io_ended(io.id, Ok(len), io.memory);
+            end_well(&mut world.cache, io);
         }
         ended = world.cache.next_done();
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use baio_engine::{Arena, Memory};
 use baio_storage::cache::eviction::{Hint, Policy};
 use baio_storage::cache::window::Pattern;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, CacheStats, ObjectId};
+use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheStats, ObjectId};
 
 use crate::rig::hand::P;
-use crate::rig::{PAGE, Random};
+use crate::rig::{PAGE, Random, ask_with, end_all};
 
 /// Pages of each file.
 const FILE: u64 = 1 << 20;
@@ -47,20 +47,9 @@ impl World {
     fn read(&mut self, object: ObjectId, offset: u64, len: usize, hint: Hint) {
         let memory: Memory = self.memory.buffer(len).unwrap().into();
         let op = CacheOp::Read { offset };
-        self.cache.start(
-            0,
-            CacheRequest {
-                object,
-                op,
-                memory,
-                hint,
-            },
-        );
+        ask_with(&mut self.cache, object, op, memory, hint);
         loop {
-            while let Some(io) = self.cache.next_io() {
-                let len = io.memory.len() as u32;
-                self.cache.io_ended(io.id, Ok(len), io.memory);
-            }
+            end_all(&mut self.cache);
             let Some(done) = self.cache.next_done() else { break };
             assert_eq!(done.result, Ok(len as u32));
         }
@@ -254,10 +243,7 @@ fn a_prefetch_does_not_drive_out_what_it_brought_itself() {
     while at < 4096 {
         let rest = at..4096;
         let gone_over = world.cache.prefetch(world.cold, std::slice::from_ref(&rest)).unwrap();
-        while let Some(io) = world.cache.next_io() {
-            let len = io.memory.len() as u32;
-            world.cache.io_ended(io.id, Ok(len), io.memory);
-        }
+        end_all(&mut world.cache);
         for page in at..at + gone_over.max(1) {
             world.read(world.cold, page * P, PAGE, Hint::Normal);
         }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio_engine::{Arena, Durability, Memory, Open, Time, Wait};
-use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, GateId, IoKind, ObjectId};
+use baio_storage::cache::{Cache, CacheConfig, CacheOp, GateId, IoKind, ObjectId};
 use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 
 use crate::rig::hand::P;
-use crate::rig::{PAGE, Random};
+use crate::rig::{PAGE, Random, ask, end_well};
 
 /// A cache as it is by default, but of so many frames, with an object of so many pages.
 struct World {
@@ -38,14 +37,7 @@ impl World {
     }
 
     fn start(&mut self, op: CacheOp, memory: Memory) {
-        let (object, hint) = (self.object, Hint::Normal);
-        let asked = CacheRequest {
-            object,
-            op,
-            memory,
-            hint,
-        };
-        self.cache.start(0, asked);
+        ask(&mut self.cache, self.object, op, memory);
     }
 
     /// One plain write of a page; the memory comes back with its end.
@@ -59,11 +51,10 @@ impl World {
     fn drain(&mut self) -> Vec<(u64, u64)> {
         let mut writes = Vec::new();
         while let Some(io) = self.cache.next_io() {
-            let len = io.memory.len() as u32;
             if let IoKind::Write { offset, len, .. } = io.kind {
                 writes.push((offset / P, u64::from(len) / P));
             }
-            self.cache.io_ended(io.id, Ok(len), io.memory);
+            end_well(&mut self.cache, io);
         }
         while let Some(done) = self.cache.next_done() {
             assert!(done.result.is_ok(), "{done:?}");
@@ -136,8 +127,7 @@ fn the_cleaner_starts_before_writers_wait_and_keeps_its_depth() {
     // As writes end others begin: never more, and when they have gone down by a quarter, as many again.
     let mut under_way = ios.len();
     for io in ios {
-        let len = io.memory.len() as u32;
-        world.cache.io_ended(io.id, Ok(len), io.memory);
+        end_well(&mut world.cache, io);
         under_way -= 1;
         let begun = std::iter::from_fn(|| world.cache.next_io()).count();
         under_way += begun;

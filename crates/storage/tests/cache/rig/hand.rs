@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{PAGE, buffer, fill};
+use super::{PAGE, ask, buffer, fill};
 use baio_engine::{Arena, Durability, Errno, Memory};
-use baio_storage::cache::eviction::{Hint, Policy};
+use baio_storage::cache::eviction::Policy;
 use baio_storage::cache::{
-    Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, IoKind, ObjectId, PagePin, RequestId,
+    Cache, CacheConfig, CacheDone, CacheError, CacheOp, Io, IoKind, ObjectId, PagePin, RequestId,
 };
 
 pub(crate) const P: u64 = PAGE as u64;
@@ -43,16 +43,7 @@ pub(crate) fn hand(frames: usize) -> Hand {
 
 impl Hand {
     pub(crate) fn ask(&mut self, object: ObjectId, op: CacheOp, memory: Memory) -> RequestId {
-        let hint = Hint::Normal;
-        self.cache.start(
-            0,
-            CacheRequest {
-                object,
-                op,
-                memory,
-                hint,
-            },
-        )
+        ask(&mut self.cache, object, op, memory)
     }
 
     pub(crate) fn read(&mut self, page: u64, pages: u64) -> RequestId {

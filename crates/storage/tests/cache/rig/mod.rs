@@ -7,6 +7,8 @@ pub(crate) mod world;
 use std::sync::Arc;
 
 use baio_engine::{Arena, Buffer, Memory};
+use baio_storage::cache::eviction::Hint;
+use baio_storage::cache::{Cache, CacheOp, CacheRequest, Io, ObjectId, RequestId};
 
 pub(crate) use crate::harness::Random;
 
@@ -46,4 +48,32 @@ pub(crate) fn bytes(memory: &Memory) -> Vec<u8> {
 
 pub(crate) fn buffer(arena: &Arc<Arena>, len: usize) -> Buffer {
     arena.buffer(len).expect("the arena of the requests is used up")
+}
+
+/// Asks for one thing, as the only caller.
+pub(crate) fn ask(cache: &mut Cache, object: ObjectId, op: CacheOp, memory: Memory) -> RequestId {
+    ask_with(cache, object, op, memory, Hint::Normal)
+}
+
+pub(crate) fn ask_with(cache: &mut Cache, object: ObjectId, op: CacheOp, memory: Memory, hint: Hint) -> RequestId {
+    let request = CacheRequest {
+        object,
+        op,
+        memory,
+        hint,
+    };
+    cache.start(0, request)
+}
+
+/// Ends an I/O well; a read gives the bytes that lie there.
+pub(crate) fn end_well(cache: &mut Cache, io: Io) {
+    let len = io.memory.len() as u32;
+    cache.io_ended(io.id, Ok(len), io.memory);
+}
+
+/// Ends all of them, and those that come of it.
+pub(crate) fn end_all(cache: &mut Cache) {
+    while let Some(io) = cache.next_io() {
+        end_well(cache, io);
+    }
 }
