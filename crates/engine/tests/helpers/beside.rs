@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use baio_engine::{Doorbell, Durability, Engine, Errno, Error, File, Notice, Op, Policy, Request, RequestId, Wait};
+use baio_engine::{
+    Doorbell, Durability, Engine, Errno, Error, File, Notice, Op, Policy, Request, RequestId, Time, Wait,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::backends::{self, Bench, Random, bytes_of, finish, next, pattern};
@@ -26,10 +28,14 @@ fn sleepers() -> impl Iterator<Item = Bench> {
 }
 
 fn wait(engine: &Engine, count: u32, long: Duration) -> Wait {
+    wait_until(count, engine.clock().after(long))
+}
+
+fn wait_until(count: u32, deadline: Time) -> Wait {
     Wait::Until {
         count,
         min_wait: Duration::ZERO,
-        deadline: Some(engine.now().after(long)),
+        deadline: Some(deadline),
     }
 }
 
@@ -141,13 +147,9 @@ fn a_helpers_ring_ends_no_callers_turn_and_a_callers_does() {
         engine.submit(Request::event()).unwrap();
         let bell = engine.doorbell();
         far.inside().long = Duration::from_millis(10);
-        let began = Instant::now();
-        let four = wait(&engine, 4, Duration::from_millis(200));
-        let mut came = engine.turn(four).unwrap();
-        assert!(
-            began.elapsed() >= Duration::from_millis(190),
-            "{name}: a helper's ring ended the turn"
-        );
+        let until = engine.clock().after(Duration::from_millis(200));
+        let mut came = engine.turn(wait_until(4, until)).unwrap();
+        assert!(engine.clock() >= until, "{name}: a helper's ring ended the turn");
         // The helper may have had no processor for so long.
         while came < 3 {
             came += engine.turn(wait(&engine, 1, FOR_EVER)).unwrap();
@@ -258,10 +260,9 @@ fn a_helper_that_is_full_keeps_nobody_awake() {
         for _ in 0..3 {
             engine.submit(read(&engine)).unwrap();
         }
-        let began = Instant::now();
-        let patience = wait(&engine, 1, Duration::from_millis(100));
-        assert_eq!(engine.turn(patience), Ok(0), "{name}");
-        assert!(began.elapsed() >= Duration::from_millis(90), "{name}");
+        let until = engine.clock().after(Duration::from_millis(100));
+        assert_eq!(engine.turn(wait_until(1, until)), Ok(0), "{name}");
+        assert!(engine.clock() >= until, "{name}");
         assert!(
             far.inside().offered < 5,
             "{name}: offered {} times",
