@@ -1,7 +1,7 @@
 //! An experiment: what it shows, its charts, its figures in a table, and what a shell is given to run it again.
 
 use super::markup::Html;
-use super::{Room, chart, ratios};
+use super::{Room, chart};
 use crate::report::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
 use crate::report::record::{Experiment, Row};
 use crate::report::tally::{Outcome, Tally, missed_by};
@@ -55,9 +55,6 @@ pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: R
     }
     for (n, each) in experiment.charts.iter().enumerate() {
         chart::write(html, &format!("c{}-{}", at + 1, n + 1), each);
-    }
-    if experiment.charts.is_empty() {
-        ratios::write(html, &experiment.rows, room);
     }
     if experiment.rows.is_empty() && experiment.charts.is_empty() {
         html.raw("<p class=\"none\">This experiment has no figures.</p>");

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! record ----> head        do the marks hold, which are missed, contents
-//!         ---> experiment  charts (or ratios), figures, commands; once for each
+//!         ---> experiment  charts, figures, commands; once for each
 //!         ---> closing     what the documents ask for, the machine, how to run it again
 //! ```
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `markup.rs` | the one way in for text: nothing from the record can become markup |
-//! | `chart.rs`, `ratios.rs` | what a script draws, with its table; what is drawn here |
+//! | `chart.rs` | what a script draws, with its table |
 //! | `assets/` | style, script, and uPlot, which draws the charts |
 //! | `records/` | reports that the tests make pages of; `tests/page.py` of the repository looks at those in a browser |
 //!
@@ -24,7 +24,6 @@ mod closing;
 mod experiment;
 mod head;
 mod markup;
-mod ratios;
 #[cfg(test)]
 mod tests;
 
@@ -39,8 +38,6 @@ enum Room {
     Little,
     /// So is what single rounds gave.
     NoRounds,
-    /// So are the strips of marks that hold. Their figures are in the table.
-    Least,
     /// A table has so many rows, missed marks first; so has the list of those.
     Rows(usize),
 }
@@ -59,7 +56,7 @@ impl Room {
 pub(crate) fn html(record: &Record) -> String {
     let mut page = page(record, Room::Enough);
     let fewer = [256, 128, 64, 32, 16, 8, 4, 2, 1].map(Room::Rows);
-    for room in [Room::Little, Room::NoRounds, Room::Least].into_iter().chain(fewer) {
+    for room in [Room::Little, Room::NoRounds].into_iter().chain(fewer) {
         if page.len() >= BYTES_MAX {
             page = self::page(record, room);
         }
