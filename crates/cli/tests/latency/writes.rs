@@ -1,5 +1,5 @@
-//! Promise: `baio latency --writes N` posts N writes at once and knows two times of each, matched by request; in the answer, as CSV, and
-//! as the two graphs of seed 003.
+//! Promise: `baio latency --writes N` posts N writes at once and knows two times of each, matched by request; in the answer, and as
+//! CSV.
 
 use crate::support::Place;
 
@@ -76,30 +76,4 @@ fn every_backend_and_a_segment() {
         }
     }
     place.baio("check vol").succeeds();
-}
-
-#[test]
-fn two_graphs_that_need_nothing_else() {
-    let place = Place::new();
-    let done = place
-        .baio("latency f<b> --writes 64 --size 1M --svg g.svg --html g.html")
-        .succeeds();
-    let text = String::from_utf8_lossy(done.out()).into_owned();
-    assert!(
-        text.contains("enqueuing call: ") && text.contains("first of a batch: "),
-        "{text}"
-    );
-    for name in ["g.svg", "g.html"] {
-        let picture = String::from_utf8(place.read(name)).unwrap();
-        assert!(
-            picture.contains("when each write was enqueued, and known complete"),
-            "{name}"
-        );
-        assert!(picture.contains("latency of each write"), "{name}");
-        // Two series of times, one of latencies, a dot for each write.
-        assert_eq!(picture.matches("h0").count(), 3 * 64, "{name}");
-        assert!(picture.contains("f&lt;b&gt;") && !picture.contains("f<b>"), "{name}");
-        let links = ["src=", "href=", "<script"];
-        assert!(links.iter().all(|link| !picture.contains(link)), "{name} stands alone");
-    }
 }

@@ -24,8 +24,8 @@ Exit status: 1 a request failed.
 Examples:
   baio latency /tmp/file
   baio latency /tmp/vol#log --write --durable --count 1000 --interval 0s
-  baio latency /dev/loop0 --writes 1000 --force --svg writes.svg --csv writes.csv
-  baio latency /dev/loop0 --writes 1000 --force --schedulers --html schedulers.html
+  baio latency /dev/loop0 --writes 1000 --force --csv writes.csv
+  baio latency /dev/loop0 --writes 1000 --force --schedulers --csv schedulers.csv
   baio latency /tmp/log --log --peer thread-direct --waiting 64")]
 pub struct LatencyArgs {
     /// The file, device or segment
@@ -58,12 +58,6 @@ pub struct LatencyArgs {
     /// Write both times of each write to a file
     #[arg(long, value_name = "FILE", requires = "writes")]
     pub(super) csv: Option<PathBuf>,
-    /// Draw both times and the latency of each write into a file
-    #[arg(long, value_name = "FILE", requires = "writes")]
-    pub(super) svg: Option<PathBuf>,
-    /// The same as a page, with the figures
-    #[arg(long, value_name = "FILE", requires = "writes")]
-    pub(super) html: Option<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,
     /// How requests are executed

@@ -9,8 +9,7 @@
 //! | `schedulers.rs` | that test with each I/O scheduler of the device, and the guard that puts the old one back |
 //! | `log/` | seed 002's question: durable appends, by those who keep a log |
 //! | `below.rs` | what lies below the target, and whether a write must be made durable |
-//! | `sheets.rs` | files with results: what they may replace, CSV |
-//! | `charts.rs` | seed 003's two graphs, as SVG and on a page |
+//! | `sheet.rs` | a file with results: what it may replace |
 //! | `show.rs` | latencies for people: points of the distribution, a histogram |
 
 use std::io::{self, Write};
@@ -23,11 +22,10 @@ use serde::Serialize;
 
 pub(crate) mod args;
 pub(crate) mod below;
-mod charts;
 mod log;
 mod posted;
 pub(crate) mod schedulers;
-mod sheets;
+mod sheet;
 mod show;
 mod single;
 

@@ -8,7 +8,9 @@
 //! The document's text says that the data are written "in a linear manner"; its code writes the same block again and again. Linear is
 //! the default here, the other is `--same-block`.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use baio_console::failure::Failure;
@@ -22,24 +24,24 @@ use serde_json::Value;
 use super::args::LatencyArgs;
 use super::below::{self, Below};
 use super::schedulers::Schedulers;
-use super::sheets::{Sheets, Written};
+use super::sheet::Sheet;
 use super::show::{self, Bucket};
 use super::{COMMAND, SIZE_DEFAULT, Shown};
 
 /// What came out.
 #[derive(Serialize)]
 pub(crate) struct Told {
-    pub(super) target: String,
-    pub(super) writes: u32,
-    pub(super) request_size: u64,
-    pub(super) same_block: bool,
+    target: String,
+    writes: u32,
+    request_size: u64,
+    same_block: bool,
     mode: &'static str,
-    pub(super) durability: &'static str,
-    pub(super) durability_because: &'static str,
-    pub(super) backend: &'static str,
-    pub(super) below: Below,
+    durability: &'static str,
+    durability_because: &'static str,
+    backend: &'static str,
+    below: Below,
     /// One, or one with each scheduler.
-    pub(super) runs: Vec<Run>,
+    runs: Vec<Run>,
     errors: u64,
     /// The signal that ended it before all were posted.
     ended_early: Option<Interrupt>,
@@ -47,47 +49,53 @@ pub(crate) struct Told {
     files: Written,
 }
 
+/// The files that were written.
+#[derive(Default, Serialize)]
+struct Written {
+    csv: Option<PathBuf>,
+}
+
 /// All writes once.
 #[derive(Serialize)]
-pub(super) struct Run {
-    pub(super) scheduler: Option<String>,
+struct Run {
+    scheduler: Option<String>,
     /// Writes that were posted.
-    pub(super) posted: usize,
+    posted: usize,
     /// From the first stamp to the last.
-    pub(super) seconds: f64,
+    seconds: f64,
     /// The part of it in which writes were posted.
-    pub(super) post_seconds: f64,
+    post_seconds: f64,
     /// From the stamp before the enqueuing call to the one at which the completion was known.
-    pub(super) latency_us: Latency,
+    latency_us: Latency,
     /// Time in the enqueuing call.
-    pub(super) enqueue_us: Latency,
+    enqueue_us: Latency,
     /// Calls that have learnt of completions.
-    pub(super) batches: u64,
-    pub(super) batch_size_mean: f64,
-    pub(super) batch_size_max: u32,
+    batches: u64,
+    batch_size_mean: f64,
+    batch_size_max: u32,
     /// Of the write of each batch that was enqueued first.
-    pub(super) first_of_batch_latency_us: Latency,
-    pub(super) histogram: Vec<Bucket>,
-    pub(super) errors: u64,
+    first_of_batch_latency_us: Latency,
+    histogram: Vec<Bucket>,
+    errors: u64,
     #[serde(skip)]
-    pub(super) times: Vec<Times>,
+    times: Vec<Times>,
 }
 
 /// What is known of one write; the times are since the first one's enqueuing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) offset: u64,
-    pub(super) enqueued: Duration,
+struct Times {
+    offset: u64,
+    enqueued: Duration,
     /// When the enqueuing call had returned.
-    pub(super) posted: Duration,
-    pub(super) known: Duration,
+    posted: Duration,
+    known: Duration,
     /// The call that has learnt of it, counted from 0.
-    pub(super) batch: u32,
-    pub(super) failed: bool,
+    batch: u32,
+    failed: bool,
 }
 
 impl Times {
-    pub(super) fn latency(&self) -> Duration {
+    fn latency(&self) -> Duration {
         self.known.saturating_sub(self.enqueued)
     }
 }
@@ -110,7 +118,8 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
         (Durability::None, _) if args.durable => (Durability::Data, "it was asked for"),
         known => known,
     };
-    let sheets = Sheets::prepare(args, &ground)?;
+    let sheet = args.csv.as_ref().map(|path| Sheet::open("--csv", path, &ground));
+    let sheet = sheet.transpose()?;
     let manner = Manner {
         backend: args.backend,
         durability,
@@ -152,7 +161,7 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
         }),
         files: Written::default(),
     };
-    told.files = sheets.write(&told)?;
+    told.files.csv = sheet.map(|sheet| sheet.write(&told.csv())).transpose()?;
     Ok(told)
 }
 
@@ -277,7 +286,7 @@ impl Run {
 
 impl Told {
     /// `f: 1000 writes of 512 B, linear, direct, uring (vda, scheduler none, cache write back)`.
-    pub(super) fn headline(&self) -> String {
+    fn headline(&self) -> String {
         format!(
             "{}: {} writes of {}, {}, {}, {} ({})",
             self.target,
@@ -290,8 +299,32 @@ impl Told {
         )
     }
 
+    /// A line a write: both times, in microseconds since the first write of its run was enqueued.
+    fn csv(&self) -> String {
+        let mut text = "scheduler,write,offset,enqueued_us,posted_us,known_us,latency_us,batch,failed\n".to_owned();
+        for run in &self.runs {
+            let scheduler = run.scheduler.as_deref().unwrap_or("");
+            for (index, times) in run.times.iter().enumerate() {
+                let us = |time: Duration| time.as_nanos() as f64 / 1000.0;
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    text,
+                    "{scheduler},{index},{},{:.3},{:.3},{:.3},{:.3},{},{}",
+                    times.offset,
+                    us(times.enqueued),
+                    us(times.posted),
+                    us(times.known),
+                    us(times.latency()),
+                    times.batch,
+                    u8::from(times.failed),
+                );
+            }
+        }
+        text
+    }
+
     /// What each write has made safe, and why that was asked for.
-    pub(super) fn durability_sentence(&self) -> String {
+    fn durability_sentence(&self) -> String {
         match self.durability {
             "none" => format!("no flag of durability: {}", self.durability_because),
             level => format!("each {level}-durable: {}", self.durability_because),
@@ -301,7 +334,7 @@ impl Told {
 
 impl Run {
     /// What a run has to say: a name and a value each.
-    pub(super) fn lines(&self) -> [(&'static str, String); 4] {
+    fn lines(&self) -> [(&'static str, String); 4] {
         [
             ("latency", show::points(&self.latency_us)),
             ("enqueuing call", show::points(&self.enqueue_us)),

@@ -27,8 +27,6 @@ const LEFT: &[(&str, &str)] = &[
     ("client", "child client inside memory reap state table"),
     ("client", "session wire"),
     ("console", "exit_status failure interrupt"),
-    ("measure", "latency/charts latency/posted latency/sheets"),
-    ("measure", "latency/log/mod latency/log/show"),
     ("measure", "report/mod report/beside report/comparison report/findings report/machine report/progress report/promises report/run report/target report/terminal report/terminal/lines"),
     ("storage", "core/cached/mod core/cached/objects"),
     ("storage", "core/logs core/logs/held core/returns"),

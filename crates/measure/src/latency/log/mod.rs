@@ -108,7 +108,9 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         }
     }
     sides.retain(|(_, measured)| !measured.is_empty());
-    Ok(Told::of(args, load, Below::look(&ground), sides))
+    let has_log = matches!(sides.first(), Some((Who::Log | Who::LogService, _)));
+    let sides: Vec<_> = sides.into_iter().map(|(who, rounds)| (who.name(), rounds)).collect();
+    Ok(Told::of(args, load, Below::look(&ground), &sides, has_log))
 }
 
 /// Our log, as it is asked for; what it does not take it refuses itself.

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::super::args::LatencyArgs;
 use super::super::below::Below;
 use super::super::{Shown, show};
-use super::Who;
 use super::load::{Load, Loaded};
 use crate::figures::median;
 
@@ -73,26 +72,31 @@ struct Figures {
 }
 
 impl Told {
-    pub(super) fn of(args: &LatencyArgs, load: Load, below: Below, sides: Vec<(Who, Vec<Loaded>)>) -> Told {
+    /// Each side by its name; is the first of them our log?
+    pub(super) fn of(
+        args: &LatencyArgs,
+        load: Load,
+        below: Below,
+        sides: &[(&'static str, Vec<Loaded>)],
+        has_log: bool,
+    ) -> Told {
         let record_size = args.log.record_size.bytes();
         let (waiting, threads, rate) = match load {
             Load::Waiting { count, .. } => (Some(count), None, None),
             Load::Threads { count, .. } => (None, Some(count), None),
             Load::Rate { per_second, .. } => (None, None, Some(per_second)),
         };
-        let side = |(who, loaded): &(Who, Vec<Loaded>)| {
+        let side = |(name, loaded): &(&'static str, Vec<Loaded>)| {
             let rounds: Vec<Figures> = loaded.iter().map(|round| Figures::of(round, record_size)).collect();
             Side {
-                side: who.name(),
+                side: name,
                 median: Figures::median(&rounds),
                 rounds,
             }
         };
         let shown: Vec<Side> = sides.iter().map(side).collect();
         let ratios = match shown.split_first() {
-            Some((log, peers)) if !matches!(sides[0].0, Who::Peer(_)) => {
-                peers.iter().map(|peer| Ratio::of(log, peer)).collect()
-            }
+            Some((log, peers)) if has_log => peers.iter().map(|peer| Ratio::of(log, peer)).collect(),
             _ => Vec::new(),
         };
         Told {
