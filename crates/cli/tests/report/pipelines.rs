@@ -1,12 +1,9 @@
-//! The report's experiments with processing, connections or another program beside the requests: they run small, and leave nothing behind.
+//! The report's experiments with processing or another program beside the requests: they run small, and leave nothing behind.
 //! No figure is asserted, for a benchmark is no test.
 
-use std::process::Command;
-
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::small;
-use crate::support::BAIO;
 
 fn report(only: &str) -> Vec<Value> {
     small::report(only, "--working-set 4M", true)
@@ -47,48 +44,6 @@ fn pipelines_are_compared_with_one_caller_and_with_threads() {
     assert_eq!(parts.len(), 6);
     assert_eq!(marks(&parts), 10);
     all_ran(&parts);
-}
-
-#[test]
-fn a_server_in_one_loop_is_compared_with_epoll_and_threads() {
-    let parts = report("server");
-    assert_eq!(parts.len(), 2);
-    // Of both pools, at 64 connections.
-    assert_eq!(marks(&parts), 4);
-    all_ran(&parts);
-}
-
-/// Runs a server of 16 blocks with three clients, in one loop and with a pool, who are told of so many blocks.
-fn serve(blocks: u64, mut ended: impl FnMut(std::process::Output)) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
-    std::fs::write(&path, vec![0; 64 << 10]).unwrap();
-    for pool in [Value::Null, json!(2)] {
-        let job =
-            json!({ "Server": { "path": path, "blocks": blocks, "connections": 3, "runtime_ms": 50, "pool": pool } });
-        ended(Command::new(BAIO).args(["worker", &job.to_string()]).output().unwrap());
-    }
-}
-
-/// Its answers are looked at: here no block carries its number, but the first.
-#[test]
-fn a_server_that_answers_wrongly_is_noticed() {
-    serve(16, |output| {
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let run: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let [requests, errors] = ["requests", "errors"].map(|key| run[key].as_u64().unwrap());
-        assert!(requests > 0 && errors > requests / 2 && errors <= requests, "{run}");
-    });
-}
-
-/// Its clients do not wait for ever.
-#[test]
-fn a_server_that_cannot_read_ends_and_says_why() {
-    serve(1 << 40, |output| {
-        assert!(!output.status.success());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("block") || said.contains("answer"), "{said}");
-    });
 }
 
 #[test]

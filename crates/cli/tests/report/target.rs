@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::support::serving::Serving;
 use crate::support::{BAIO, Place, is_root, skip};
 
 /// Every experiment that works on a target, and the others of the report.
@@ -33,11 +32,11 @@ fn reads_alone(place: &Place, target: &str, behind: &Path, kind: &str, only: &st
     let experiments = told["experiments"].as_array().unwrap();
     let names: Vec<&str> = experiments.iter().map(|told| told["name"].as_str().unwrap()).collect();
     assert!(
-        names.contains(&"request-size") && names.contains(&"one-at-a-time"),
+        names.contains(&"request-size") && names.contains(&"batches"),
         "{names:?}"
     );
     for told in experiments {
-        // Without fio, ioping or dd ours stands alone.
+        // Without fio or dd ours stands alone.
         let ours = told["rows"]
             .as_array()
             .unwrap()
@@ -94,7 +93,7 @@ fn a_device_is_read_and_stays_as_it_is() {
     };
     let device = String::from_utf8(device.stdout).unwrap().trim().to_owned();
     let _gone = Detached(device.clone());
-    let only = " --only request-size --only one-at-a-time";
+    let only = " --only request-size --only batches";
     reads_alone(&place, &device, &place.path("image"), "a block device of 4 MiB", only);
 }
 
@@ -117,6 +116,7 @@ fn what_cannot_be_a_target_ends_it_at_once() {
         ("/dev/null", "a block device"),
         ("data --only durable-writes", "random-read"),
         (".", "a directory"),
+        ("unix:sock#a", "a block device"),
     ] {
         let error = place.baio(&format!("{LINE} {line} --json")).fails_with(2).error();
         assert_eq!(error["code"], "EUSAGE", "{error}");
@@ -140,64 +140,4 @@ fn a_directory_is_where_the_files_are_made() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let options = kept(&place)["options"].to_string();
     assert!(options.contains("--dir=") && !options.contains("--target"), "{options}");
-}
-
-#[test]
-fn a_segment_is_read_through_the_broker_that_serves_it() {
-    let place = Place::new();
-    place.baio("format vol --size 32M").succeeds();
-    place.baio("create vol#a --size 4M").succeeds();
-    let mut serve = Command::new(BAIO);
-    serve
-        .args(["serve", "vol", "--socket", "sock"])
-        .current_dir(place.path("."));
-    let serving = Serving::begin(&mut serve).ready();
-    let gone = place
-        .baio("report --quick --target unix:sock#b --out out --json")
-        .fails_with(1)
-        .error();
-    assert_eq!(
-        (&gone["code"], &gone["object"]),
-        (&json!("ENOENT"), &json!("unix:sock#b")),
-        "{gone}"
-    );
-    let named = place
-        .baio("report --target unix:sock#a --only batches --out out --json")
-        .fails_with(2)
-        .error();
-    assert!(named["need"].as_str().unwrap().contains("served"), "{named}");
-    assert!(!place.path("out").exists());
-
-    let told = place
-        .baio("report --quick --target unix:sock#a --out out --json")
-        .succeeds()
-        .json();
-    drop(serving);
-    let [served] = &told["experiments"].as_array().unwrap()[..] else {
-        panic!("{told}");
-    };
-    let rows = served["rows"].as_array().unwrap();
-    let of = |figure: &str| {
-        rows.iter()
-            .filter(|row| row["figure"] == figure && row["ours"].as_f64() > Some(0.0))
-            .count()
-    };
-    // Two patterns, two ways, three depths.
-    assert_eq!(
-        [
-            of("requests/s"),
-            of("p50 latency"),
-            of("p99 latency"),
-            of("CPU a request")
-        ],
-        [12; 4],
-        "{served}"
-    );
-    let why = rows.iter().find_map(|row| row["skipped"].as_str()).unwrap();
-    assert!(why.starts_with("not measured: "), "{why}");
-    let without = place.baio("report --only served --json").fails_with(2).error();
-    assert!(
-        without["need"].as_str().unwrap().contains("--target unix:"),
-        "{without}"
-    );
 }

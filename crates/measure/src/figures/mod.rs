@@ -1,7 +1,7 @@
 //! Measuring: one shape of result for every tool, taken the same way on every side.
 //!
 //! A figure counts only as a ratio against a peer that ran in turn with it. So each side is a whole process:
-//! our own loops run as a child of the same program ([`stress`], [`appends`], [`worker`]), fio and ioping as they are ([`fio`], [`ioping`]), and the processor time
+//! our own loops run as a child of the same program ([`stress`], [`appends`], [`worker`]), fio and dd as they are ([`fio`], [`dd`]), and the processor time
 //! of either comes from `wait4` ([`child`], [`runner`]), with its memory, whole, and beside it less what it takes to start and to end ([`start_up`]).
 
 use baio_stress::Measurement;
@@ -12,7 +12,6 @@ pub(crate) mod command_line;
 pub(crate) mod dd;
 pub(crate) mod fio;
 pub(crate) mod interrupt;
-pub(crate) mod ioping;
 pub(crate) mod job;
 pub(crate) mod runner;
 pub(crate) mod start_up;

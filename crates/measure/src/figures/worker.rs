@@ -17,7 +17,6 @@ use crate::program;
 
 pub(crate) mod bare;
 pub(crate) mod pipelining;
-pub(crate) mod server;
 
 /// Programs of their own, under `examples/`.
 macro_rules! programs {
@@ -46,9 +45,6 @@ pub(crate) enum Job {
     PageCleaners(page_cleaners::Job),
     /// Requests with processing behind each; it prints what that has cost too.
     Pipelining(pipelining::Job),
-    /// A server that reads a disk for its connections, and its clients, who print what they saw.
-    Server(server::Server),
-    Clients(server::Clients),
     /// Messages through a pipe beside reads of a disk.
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
@@ -76,10 +72,8 @@ fn work(job: Job) -> Result<Value, String> {
         Job::BufferedReads(job) => job.run()?,
         Job::PinnedHits(job) => job.run()?,
         Job::PageCleaners(job) => page_cleaners::run(&job)?,
-        Job::Server(job) => job.run()?,
         Job::OneQueue(job) => one_queue::run(&job)?,
         Job::Pipelining(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
-        Job::Clients(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
         Job::VolumeScale(job) => return many_segments::run(&job),
         Job::Runner(runner) => return runner.run(),
         Job::SchedulerGuard(guard) => return guard.run(),

@@ -27,7 +27,7 @@ pub struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// What the report is about: a directory (as --dir), a device or a file that is only read, or unix:SOCKET#SEGMENT
+    /// What the report is about: a directory (as --dir), or a device or a file that is only read
     #[arg(long, value_name = "TARGET")]
     pub(crate) target: Option<TypedTarget>,
     /// The file to carry [default: this program's own file, repeated]

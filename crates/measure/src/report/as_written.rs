@@ -11,8 +11,8 @@ use baio_console::failure::Failure;
 use serde_json::{Value, json};
 
 use crate::figures::command_line::CommandLine;
-use crate::report::Setting;
-use crate::report::comparison::Findings;
+use crate::report::findings::Findings;
+use crate::report::setting::Setting;
 use crate::report::work_dir::done_with;
 
 const WRITES: usize = 1000;

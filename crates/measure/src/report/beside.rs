@@ -7,7 +7,7 @@ use baio_console::output::{Align, Table};
 use serde::Serialize;
 
 use crate::report::record::{Record, Row};
-use crate::report::terminal::lines::short;
+use crate::report::terminal::line::short;
 use crate::report::terminal::{WIDTH, cut, put};
 
 /// The figures of two reports, as many as both have.

@@ -16,10 +16,11 @@ use crate::figures::command_line::CommandLine;
 use crate::figures::interrupt::Running;
 use crate::figures::runner::ends_with_this;
 use crate::figures::stress::Run;
-use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
+use crate::report::findings::Findings;
 use crate::report::marks::{Figure, cpu, rate};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 
 /// What a path of a socket may have (unix(7)), its end included.
 const SOCKET_PATH_MAX: usize = 108;

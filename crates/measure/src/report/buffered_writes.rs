@@ -9,12 +9,13 @@ use baio_stress::{Measurement, Rw};
 
 use crate::figures::fio;
 use crate::figures::stress::Run;
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
 use crate::report::files::settle;
+use crate::report::findings::Findings;
 use crate::report::marks::{Bound, Figure, Mark};
+use crate::report::setting::{Setting, unavailable};
 use crate::report::streaming::file_system;
 use crate::report::work_dir::done_with;
-use crate::report::{Setting, unavailable};
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;

@@ -9,7 +9,6 @@
 use baio_stress::{CacheCounts, Measurement};
 
 use crate::figures::{fio, interrupt, median, middle, stress, worker};
-pub(super) use crate::report::findings::Findings;
 use crate::report::marks::{Bound, Figure, Mark};
 
 /// One way to do the work.
@@ -222,6 +221,7 @@ pub(super) fn ratios(figure: Figure, ours: &[Measurement], theirs: &[Measurement
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::findings::Findings;
     use crate::report::marks::{cpu, rate};
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;

@@ -11,10 +11,11 @@ use baio_stress::Rw;
 
 use crate::figures::fio::{self, Engine};
 use crate::figures::middle;
-use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
+use crate::report::findings::Findings;
 use crate::report::marks::{Figure, Mark};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 
 /// From here on the original's submitting call is slow, at its p99.9.
 const SLOW_US: f64 = 1000.0;

@@ -14,7 +14,7 @@ use baio_console::failure::Failure;
 use baio_stress::{Random, drop_pages_of};
 
 use crate::figures::interrupt;
-use crate::report::storage_failure;
+use crate::report::setting::storage_failure;
 
 const PIECE: usize = 1 << 20;
 

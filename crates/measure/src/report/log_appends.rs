@@ -7,11 +7,12 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 
 use crate::figures::appends;
-use crate::report::Setting;
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
-use crate::report::comparison::{Findings, Peer, Side, Turns};
+use crate::report::comparison::{Peer, Side, Turns};
+use crate::report::findings::Findings;
 use crate::report::marks::{Figure, Mark, cpu, rate};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 
 const THREADS: [&str; 2] = ["thread-direct", "thread-fdatasync"];
 

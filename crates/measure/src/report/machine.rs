@@ -11,16 +11,11 @@ use baio_console::mount::Mount;
 use baio_engine::Choice;
 
 use crate::report::record::{Machine, Program};
+use crate::report::setting::{small_engine, unavailable};
 use crate::report::target::Target;
-use crate::report::{small_engine, unavailable};
 
 /// Each with the words that make it tell its version.
-const PEERS: [(&str, &str); 4] = [
-    ("fio", "--version"),
-    ("dd", "--version"),
-    ("qemu-img", "--version"),
-    ("ioping", "-v"),
-];
+const PEERS: [(&str, &str); 3] = [("fio", "--version"), ("dd", "--version"), ("qemu-img", "--version")];
 
 /// `dir` is where the working files go.
 pub(super) fn look(dir: &Path, target: Option<&Target>) -> Machine {
@@ -39,9 +34,7 @@ pub(super) fn look(dir: &Path, target: Option<&Target>) -> Machine {
     };
     match target {
         None => on_disk(dir, machine),
-        Some(Target::Read { path, .. }) => on_disk(path, machine),
-        // What lies below it the broker knows.
-        Some(Target::Served { .. }) => machine,
+        Some(target) => on_disk(&target.path, machine),
     }
 }
 

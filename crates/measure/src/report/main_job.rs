@@ -13,8 +13,8 @@ use baio_stress::Random;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::report::comparison::Findings;
-use crate::report::{Setting, storage_failure};
+use crate::report::findings::Findings;
+use crate::report::setting::{Setting, storage_failure};
 
 /// Bytes that are carried when no input is named.
 const DEFAULT_BYTES: usize = 64 << 20;

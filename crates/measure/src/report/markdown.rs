@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::EXPERIMENTS;
+use crate::report::experiments::EXPERIMENTS;
 use crate::report::numbers;
 use crate::report::pipelining::OF_THE_BEST;
 use crate::report::record::{Experiment, Record, Row};

@@ -7,9 +7,9 @@ use baio_stress::Random;
 use serde_json::json;
 
 use crate::figures::interrupt;
-use crate::report::comparison::Findings;
+use crate::report::findings::Findings;
 use crate::report::marks::Bound;
-use crate::report::{Setting, storage_failure};
+use crate::report::setting::{Setting, storage_failure};
 
 const PAGE: u64 = 4096;
 /// Four times what the cache has.

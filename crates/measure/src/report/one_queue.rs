@@ -5,10 +5,11 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker;
 use crate::figures::worker::one_queue::Job;
-use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
+use crate::report::findings::Findings;
 use crate::report::marks::{Figure, Mark, rate};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 
 const BYTES: u64 = 64 << 20;
 /// As many messages of 4 KiB as a pipe holds, for either side.

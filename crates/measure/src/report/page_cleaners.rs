@@ -14,13 +14,14 @@ use serde_json::json;
 use crate::figures::middle;
 use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
-use crate::report::Setting;
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
-use crate::report::comparison::{Findings, Peer, Side, Turns};
+use crate::report::comparison::{Peer, Side, Turns};
 use crate::report::files::settle;
+use crate::report::findings::Findings;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::{Bound, cpu, rate};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 use crate::report::streaming::file_system;
 
 /// Of these one has a mark: the best.

@@ -13,10 +13,11 @@ use baio_stress::Measurement;
 use crate::figures::middle;
 use crate::figures::worker::pipelining::{self, Job, SIZE, Who};
 use crate::figures::worker::{self, command_line};
-use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
+use crate::report::comparison::{Peer, Side, Turns, ratio};
+use crate::report::findings::Findings;
 use crate::report::marks::{Bound, Figure, rate};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 use crate::report::streaming::file_system;
 
 /// Requests ahead of the one that is processed, where it is not said.

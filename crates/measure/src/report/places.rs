@@ -9,9 +9,9 @@ use baio_console::failure::Failure;
 
 use crate::figures::stress::segment_target;
 use crate::report::files::{settle, written_file, written_segment};
+use crate::report::setting::{Setting, storage_failure};
 use crate::report::target::Target;
 use crate::report::work_dir::done_with;
-use crate::report::{Setting, storage_failure};
 
 const SEGMENT: &str = "pages";
 
@@ -46,14 +46,11 @@ impl Site {
 
     /// The beginning of what `--target` names.
     fn target(setting: &Setting, bytes: u64) -> Option<Site> {
-        let Some(Target::Read {
+        let Target {
             path,
             is_device,
             bytes: there,
-        }) = &setting.target
-        else {
-            return None;
-        };
+        } = setting.target.as_ref()?;
         Some(Site {
             said: if *is_device { "device" } else { "file" },
             target: path.display().to_string(),

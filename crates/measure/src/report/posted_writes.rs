@@ -13,11 +13,13 @@ use baio_stress::{Latency, Measurement};
 
 use crate::figures::median;
 use crate::figures::stress::Run;
+use crate::report::as_written;
 use crate::report::charts::{OURS, Sweep, linear, logarithmic};
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
+use crate::report::findings::Findings;
 use crate::report::marks::{Figure, Mark};
+use crate::report::setting::{Setting, unavailable};
 use crate::report::slow_device::{self, SlowDevice};
-use crate::report::{Setting, as_written, unavailable};
 
 const SLOW: Duration = Duration::from_millis(30);
 

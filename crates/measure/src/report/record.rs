@@ -169,3 +169,25 @@ pub(crate) struct Promise {
     /// `shown`, `in part` (not all of them ran), `missed`, `not run` or `not built yet`; `checked` for what a live check of the report shows.
     pub(crate) state: String,
 }
+
+/// The figure of a row that tells why an experiment came to no end.
+pub(super) const FAILED: &str = "failed";
+pub(super) const STOPPED: &str = "interrupted";
+
+impl Row {
+    /// Is this no figure, but why there are no more?
+    pub(super) fn is_end(&self) -> bool {
+        self.skipped.is_some() && [FAILED, STOPPED].contains(&&self.figure[..])
+    }
+}
+
+impl Experiment {
+    /// Did it fail, or was it interrupted? Then it is run again by `--resume`.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.rows.iter().any(Row::is_end)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.rows.iter().any(|row| row.figure == FAILED)
+    }
+}

@@ -14,12 +14,13 @@ use crate::figures::dd::Copy;
 use crate::figures::middle;
 use crate::latency::below::Below;
 use crate::latency::schedulers::Schedulers;
-use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
 use crate::report::files::settle;
+use crate::report::findings::Findings;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::{Mark, cpu, rate};
 use crate::report::places::Site;
+use crate::report::setting::Setting;
 
 const KIB: u64 = 1 << 10;
 

@@ -11,17 +11,15 @@ use baio_console::failure::Failure;
 
 use crate::figures::interrupt::{self, Interrupted};
 use crate::report::args::ReportArgs;
-use crate::report::comparison::Findings;
+use crate::report::experiments::{EXPERIMENTS, Experiment, ON_REQUEST, choose};
+use crate::report::findings::Findings;
 use crate::report::progress::{Course, Progress};
-use crate::report::record::{Experiment as Told, FORMAT, Machine, Record, Row};
+use crate::report::record::{Experiment as Told, FAILED, FORMAT, Machine, Record, Row, STOPPED};
 use crate::report::save::Shelf;
-use crate::report::target::{Target, refuse_without};
+use crate::report::setting::{Setting, at_most, working_set_of};
+use crate::report::target::Target;
 use crate::report::work_dir::{Place, WorkDir, refuse_without_room, remove_left_over};
-use crate::report::{EXPERIMENTS, Experiment, Setting, choose, machine, promises, working_set_of};
-
-/// Of a row that tells why an experiment came to no end.
-const FAILED: &str = "failed";
-const STOPPED: &str = "interrupted";
+use crate::report::{machine, promises};
 
 /// A report that was taken, or as much of it as there is.
 pub(crate) struct Taken {
@@ -33,22 +31,6 @@ pub(crate) struct Taken {
     interrupted: Option<Interrupted>,
     /// Why it could not be kept.
     pub(super) unsaved: Option<Failure>,
-}
-
-impl Told {
-    /// Did it fail, or was it interrupted? Then it is run again by `--resume`.
-    pub(super) fn has_stopped(&self) -> bool {
-        self.rows.iter().any(is_end)
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.rows.iter().any(|row| row.figure == FAILED)
-    }
-}
-
-/// Is this no figure, but why there are no more?
-pub(super) fn is_end(row: &Row) -> bool {
-    row.skipped.is_some() && [FAILED, STOPPED].contains(&&row.figure[..])
 }
 
 impl Taken {
@@ -72,19 +54,13 @@ impl Taken {
 pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     let working_set = working_set_of(args.quick, args.working_set.map(|size| size.bytes()))?;
     let (parent, target) = Target::of(&args)?;
-    let (chosen, left_out, working_set) = match &target {
-        None => {
-            let chosen = choose(&args.only)?;
-            refuse_without(&chosen)?;
-            (chosen, String::new(), working_set)
-        }
-        Some(target) => {
-            let (chosen, left_out) = target.choose(&args.only)?;
-            (chosen, left_out, target.at_most(working_set))
-        }
-    };
+    let (chosen, left_out) = choose(&args.only, target.as_ref())?;
+    let working_set = target
+        .as_ref()
+        .map_or(working_set, |target| at_most(working_set, target));
     let shelf = Shelf::at(args.out.as_deref().unwrap_or(Path::new(".")))?;
-    if let Some(path) = target.as_ref().and_then(Target::path).filter(|path| shelf.writes(path)) {
+    let path = target.as_ref().map(|target| target.path.as_path());
+    if let Some(path) = path.filter(|path| shelf.writes(path)) {
         return Err(Failure::usage("report", "the report writes this file")
             .on(path.display().to_string())
             .needing("a target that stays as it is")
@@ -101,11 +77,7 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     }
     let watching = interrupt::watch();
     watching.map_err(|error| Failure::from_io("report", &error).on("SIGINT and SIGTERM"))?;
-    let of_the_caller = [
-        target.as_ref().and_then(Target::path),
-        args.input.as_deref(),
-        args.out.as_deref(),
-    ];
+    let of_the_caller = [path, args.input.as_deref(), args.out.as_deref()];
     remove_left_over(
         &parent,
         &of_the_caller.map(|path| path.and_then(|path| path.canonicalize().ok())),
@@ -164,9 +136,9 @@ fn all(
         .collect();
     let has_all = |record: &Record| chosen.iter().all(|one| is_told(record, one.name));
     record.finished = has_all(&record);
-    let mut course = Course::new(&left, setting.quick);
+    let mut course = Course::new(left.len());
     for experiment in left {
-        let progress = course.begin(experiment, setting.quick);
+        let progress = course.begin(experiment.name, experiment.shows);
         record.experiments.push(one(experiment, setting, progress));
         record
             .experiments
@@ -188,7 +160,7 @@ fn all(
 fn tell(record: &mut Record) {
     record.seconds = record.experiments.iter().fold(0.0, |sum, told| sum + told.seconds);
     let known = |name: &str| EXPERIMENTS.iter().any(|experiment| experiment.name == name);
-    record.promises = promises::promises(&record.experiments, known);
+    record.promises = promises::promises(&record.experiments, known, |name| ON_REQUEST.contains(&name));
 }
 
 /// One experiment, whatever comes of it.

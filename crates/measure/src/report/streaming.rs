@@ -13,12 +13,13 @@ use serde_json::json;
 use crate::figures::fio::{self, Engine};
 use crate::figures::middle;
 use crate::figures::stress::Run;
-use crate::report::Setting;
 use crate::report::charts::{DOCUMENT, OURS, PEER, Sweep, linear, logarithmic};
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Peer, Side};
 use crate::report::files::{settle, warm};
+use crate::report::findings::Findings;
 use crate::report::places::Site;
 use crate::report::record::Chart;
+use crate::report::setting::Setting;
 
 /// The ways, in the order of the tables.
 const WAYS: [&str; 4] = [

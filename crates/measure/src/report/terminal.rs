@@ -1,5 +1,5 @@
 //! A report on the terminal: on what it was taken, a table, the marks that were missed, what of the documents is shown, the verdict.
-//! At most 100 columns; with `--quick` at most 120 lines, so that it is read and not scrolled.
+//! At most 100 columns; with `--quick` at most 120 lines, so that it is read and not scrolled: an experiment has two of them.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -10,20 +10,16 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::figures::interrupt::Interrupted;
 use crate::report::record::{Experiment, Machine, Record, Row};
-use crate::report::run::{Taken, is_end};
+use crate::report::run::Taken;
 use crate::report::tally::Tally;
-use lines::{Line, lines, share};
+use line::Line;
 
-pub(super) mod lines;
+pub(super) mod line;
 
 pub(super) const WIDTH: usize = 100;
 
-/// Lines of a quick report.
-const LINES: usize = 120;
-/// Of those so many at most for the marks that were missed.
+/// Missed marks that a quick report shows at most.
 const MISSED: usize = 16;
-/// What the table of the documents, headings, blanks and the end take.
-const FIXED: usize = 46;
 
 /// Widths of the columns; between two stands a blank.
 const MAIN: [(usize, Align); 7] = [
@@ -167,44 +163,31 @@ pub(super) fn box_of(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// The table: of each experiment a heading and its comparisons, as many as there is room for.
+/// The table: of each experiment a heading and its figures.
 fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
-    let told: Vec<(&Experiment, Vec<Line>)> = record
-        .experiments
-        .iter()
-        .map(|experiment| (experiment, lines(experiment, record.quick)))
-        .collect();
-    let wanted: Vec<usize> = told.iter().map(|(_, lines)| lines.len()).collect();
-    let missed = record.experiments.iter().flat_map(|experiment| &experiment.rows);
-    let (ends, missed): (Vec<&Row>, Vec<&Row>) = missed
-        .filter(|row| row.holds == Some(false) || is_end(row))
-        .partition(|row| is_end(row));
-    // Why something came to no end is told in up to three lines.
-    let missed = missed.len().min(MISSED) + 3 * ends.len().min(MISSED);
-    let room = LINES.saturating_sub(FIXED + missed + told.len());
-    let given = if record.quick { share(&wanted, room) } else { wanted };
     writeln!(out)?;
     row(out, &MAIN, ["", "figure", "ours", "peer", "ratio", "mark", "verdict"])?;
     let mut left_out = 0;
-    for ((experiment, lines), given) in told.iter().zip(given) {
-        left_out += lines.len() - given;
-        let marks = Tally::of_one(experiment);
-        let state = match experiment {
+    for told in &record.experiments {
+        let marks = Tally::of_one(told);
+        let state = match told {
             told if told.has_failed() => "FAILED".to_owned(),
             told if told.has_stopped() => "interrupted".to_owned(),
             told if !told.verified => "WRONG".to_owned(),
             _ if marks.judged() > 0 => format!("{} of {}", marks.held, marks.judged()),
             _ => String::new(),
         };
-        let seconds = format!("{:.1} s", experiment.seconds);
-        row(out, &MAIN, [&experiment.name, "", "", &seconds, "", "", &state])?;
-        for line in &lines[..given] {
-            let what = format!("  {}", line.what);
-            if let Some(reason) = &line.skipped {
-                let said = format!("skipped: {reason}");
-                row(out, &SKIPPED, [&what, &said])?;
+        let seconds = format!("{:.1} s", told.seconds);
+        row(out, &MAIN, [&told.name, "", "", &seconds, "", "", &state])?;
+        let shown = shown_of(told, record.quick);
+        left_out += told.rows.len() - shown.len();
+        for told in shown {
+            let what = format!("  {}", told.what);
+            if let Some(reason) = &told.skipped {
+                row(out, &SKIPPED, [&what, &format!("skipped: {reason}")])?;
                 continue;
             }
+            let line = Line::of(told);
             let Line {
                 figure,
                 ours,
@@ -212,36 +195,40 @@ fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
                 ratio,
                 mark,
                 verdict,
-                ..
-            } = line;
+            } = &line;
             row(out, &MAIN, [&what, figure, ours, peer, ratio, mark, verdict])?;
         }
     }
-    let shown: usize = told
-        .iter()
-        .flat_map(|(_, lines)| lines)
-        .map(|line| line.stands_for)
-        .sum();
-    let rows: usize = record.experiments.iter().map(|told| told.rows.len()).sum();
-    let further = match left_out {
-        0 => String::new(),
-        1 => "a line more, and ".to_owned(),
-        more => format!("{more} lines more, and "),
-    };
-    put(
-        out,
-        &format!(
-            "In report.json: {further}{} figures without a mark.",
-            rows.saturating_sub(shown)
-        ),
-    )
+    put(out, &format!("In report.json: {left_out} figures more."))
+}
+
+/// What stands on the terminal: each figure that has a mark; where none has one, the first of each comparison. Of a quick report one: a mark
+/// that is missed, if any is.
+fn shown_of(told: &Experiment, quick: bool) -> Vec<&Row> {
+    let rows: Vec<&Row> = told.rows.iter().filter(|row| !row.is_end()).collect();
+    let marked = rows.iter().copied().filter(|row| row.mark.is_some());
+    let mut shown: Vec<&Row> = marked.collect();
+    if shown.is_empty() {
+        shown = rows;
+        shown.dedup_by(|one, before| one.what == before.what);
+    }
+    if quick {
+        let tells = |row: &&Row| match row.holds {
+            Some(false) => 0,
+            _ if row.skipped.is_none() => 1,
+            _ => 2,
+        };
+        shown.sort_by_key(tells);
+        shown.truncate(1);
+    }
+    shown
 }
 
 fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let all = record.experiments.iter();
     let mut misses: Vec<(&Experiment, &Row)> = all
         .flat_map(|told| told.rows.iter().map(move |row| (told, row)))
-        .filter(|(_, row)| row.holds == Some(false) || is_end(row))
+        .filter(|(_, row)| row.holds == Some(false) || row.is_end())
         .collect();
     if misses.is_empty() {
         return Ok(());
@@ -249,7 +236,7 @@ fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     // What came to no end, then what is missed by most.
     misses.sort_by(|(_, one), (_, other)| {
         let by = |row: &Row| {
-            if is_end(row) {
+            if row.is_end() {
                 f64::INFINITY
             } else {
                 row.short_by.unwrap_or(f64::MAX)
@@ -258,13 +245,13 @@ fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
         by(other).total_cmp(&by(one))
     });
     writeln!(out, "\nMissed:")?;
-    if misses.iter().any(|(_, row)| !is_end(row)) {
+    if misses.iter().any(|(_, row)| !row.is_end()) {
         row(out, &MISSES, ["experiment", "", "figure", "is", "mark", ""])?;
     }
     let most = if record.quick { MISSED } else { usize::MAX };
     for (experiment, missed) in misses.iter().take(most) {
         let name = &experiment.name[..];
-        if is_end(missed) {
+        if missed.is_end() {
             let why = missed.skipped.as_deref().unwrap_or_default();
             put(out, &cut(&format!("{name} {}: {why}", missed.figure), 3 * WIDTH))?;
             continue;
@@ -339,7 +326,7 @@ pub(super) fn verdict(record: &Record, interrupted: Option<Interrupted>) -> Stri
         _ => "SOMETHING DID NOT VERIFY".to_owned(),
     });
     let rows = all().flat_map(|told| told.rows.iter().map(move |row| (&told.name, row)));
-    let skipped = rows.filter(|(_, row)| row.skipped.is_some() && !is_end(row));
+    let skipped = rows.filter(|(_, row)| row.skipped.is_some() && !row.is_end());
     let skipped: BTreeSet<_> = skipped.map(|(name, row)| (name, &row.what, &row.peer)).collect();
     match skipped.len() {
         0 => {}
@@ -421,6 +408,40 @@ mod tests {
         let widths: Vec<usize> = shown.lines().map(UnicodeWidthStr::width).collect();
         assert_eq!(widths, [11; 5], "{shown}");
         assert!(shown.contains("日本…") && shown.contains("longe…"), "{shown}");
+    }
+
+    #[test]
+    fn a_quick_report_shows_of_each_experiment_what_tells_most() {
+        let row = |what: &str, holds: Option<bool>, skipped: Option<&str>| Row {
+            what: what.into(),
+            mark: holds.map(|_| ">= 1".into()),
+            holds,
+            skipped: skipped.map(Into::into),
+            ..Row::default()
+        };
+        let told = Experiment {
+            rows: vec![
+                row("no mark", None, None),
+                row("holds", Some(true), None),
+                row("missed", Some(false), None),
+            ],
+            ..Experiment::default()
+        };
+        let names = |told: &Experiment, quick| -> Vec<String> {
+            shown_of(told, quick).iter().map(|row| row.what.clone()).collect()
+        };
+        assert_eq!(names(&told, true), ["missed"]);
+        assert_eq!(names(&told, false), ["holds", "missed"]);
+        let without = Experiment {
+            rows: vec![
+                row("skipped", None, Some("why")),
+                row("one", None, None),
+                row("one", None, None),
+            ],
+            ..Experiment::default()
+        };
+        assert_eq!(names(&without, true), ["one"]);
+        assert_eq!(names(&without, false), ["skipped", "one"]);
     }
 
     #[test]

@@ -9,15 +9,16 @@ use baio_console::failure::Failure;
 use baio_stress::{CacheCounts, Measurement, Rw};
 
 use crate::figures::fio::{self, Engine};
+use crate::figures::middle;
 use crate::figures::stress::Run;
 use crate::figures::worker::{Job, bare};
-use crate::figures::{ioping, middle};
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
-use crate::report::comparison::{Count, Findings, Peer, Side, Turns};
-use crate::report::marks::{Figure, Mark, cpu, rate};
+use crate::report::comparison::{Count, Peer, Side, Turns};
+use crate::report::findings::Findings;
+use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
-use crate::report::{Setting, unavailable};
+use crate::report::setting::{Setting, unavailable};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -480,38 +481,6 @@ pub(super) fn service(setting: &Setting, findings: &mut Findings) -> Result<(), 
             ..Peer::new(work.ours("ours in the caller's thread", ""), [rate(0.95)])
         };
         let ours = work.ours(format!("through a service, depth {depth}"), "--service");
-        findings.compare(rounds, ours, vec![peer])?;
-    }
-    Ok(())
-}
-
-/// One direct read at a time, beside ioping, which is made for that question: what a request takes when nothing else is under way. The
-/// device's own time is in both, so what is compared is what each adds to it.
-pub(super) fn one_at_a_time(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    /// What is less than this cannot be told from the device's own drift.
-    const P50_AT_MOST: f64 = 1.03;
-    let (runtime, rounds) = setting.measuring();
-    let twice = "; ioping runs twice, once for the rate and the processor time, once for the time of each request";
-    findings
-        .lines
-        .push(working_set(setting, ", the next when the one before has ended;", (runtime, rounds)) + twice);
-    for place in &Site::to_read(setting, "one-at-a-time", setting.working_set)? {
-        let theirs = ioping::Job {
-            path: place.path.clone(),
-            offset: place.offset,
-            len: place.bytes,
-            runtime,
-        };
-        let theirs = Side {
-            name: "ioping".into(),
-            command: theirs.command_line(),
-            run: Box::new(move || theirs.run()),
-        };
-        let peer = Peer {
-            also: &[Figure::P99, Figure::ContextSwitches],
-            ..Peer::new(theirs, [Mark::at_most(Figure::P50, P50_AT_MOST)])
-        };
-        let ours = Work::new(place, Rw::RandomRead, 4, 1, Some(runtime)).ours(place.said, "");
         findings.compare(rounds, ours, vec![peer])?;
     }
     Ok(())

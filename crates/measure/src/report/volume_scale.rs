@@ -18,10 +18,10 @@ use serde_json::json;
 use crate::figures::command_line::CommandLine;
 use crate::figures::worker::many_segments::{Filled, Job, Use, Used};
 use crate::figures::{median, worker};
-use crate::report::comparison::Findings;
+use crate::report::findings::Findings;
 use crate::report::marks::Bound;
+use crate::report::setting::{Setting, storage_failure};
 use crate::report::work_dir::done_with;
-use crate::report::{Setting, storage_failure};
 
 const SIZE_BYTES: u64 = 4 << 40;
 const BLOCK_BYTES: u64 = 4096;

@@ -26,8 +26,6 @@ const LEFT: &[(&str, &str)] = &[
     ("cli", "command/dd/mod command/dd/copy command/dd/verify"),
     ("client", "child client inside memory reap state table"),
     ("client", "session wire"),
-    ("console", "exit_status failure interrupt"),
-    ("measure", "report/mod report/beside report/comparison report/findings report/machine report/progress report/promises report/run report/target report/terminal report/terminal/lines"),
     ("storage", "core/cached/mod core/cached/objects"),
     ("storage", "core/logs core/logs/held core/returns"),
     ("storage", "error/fault error/shown"),

@@ -1,0 +1,166 @@
+//! The experiments, each in a line.
+
+use baio_console::failure::Failure;
+
+use crate::report::findings::Findings;
+use crate::report::setting::Setting;
+use crate::report::target::Target;
+use crate::report::{
+    brokers, buffered_writes, drop_ins, log_appends, main_job, mixed_paths, one_queue, page_cleaners, pipelining,
+    posted_writes, request_size, streaming, versus, volume_scale,
+};
+
+/// An experiment: what it is called, what runs it, and what it shows.
+pub(super) struct Experiment {
+    pub(super) name: &'static str,
+    pub(super) run: fn(&Setting, &mut Findings) -> Result<(), Failure>,
+    pub(super) shows: &'static str,
+}
+
+impl Experiment {
+    /// Bytes that it may need at most at a time. What is only read needs next to none.
+    pub(super) fn room(&self, working_set: u64, only_reads: bool) -> u64 {
+        // A volume beside a file, and what its metadata and a log take.
+        let spare = 128 << 20;
+        match self.name {
+            _ if only_reads => 0,
+            // They look themselves, and choose less work where there is less room.
+            "buffered-writes" | "volume-scale" => 0,
+            "log-appends" => spare + (256 << 20),
+            "segments" => 2 * spare,
+            _ => spare + 2 * working_set,
+        }
+    }
+}
+
+/// One line an experiment.
+macro_rules! experiments {
+    ($($name:literal => $run:path: $shows:literal)*) => {
+        &[$(Experiment { name: $name, run: $run, shows: $shows },)*]
+    };
+}
+
+pub(super) const EXPERIMENTS: &[Experiment] = experiments! {
+    "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
+    "mixed-paths" => mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
+    "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
+    "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
+    "cached-reads" => versus::cached_reads:
+        "random reads through our own cache, nothing cached: against the kernel's and against direct ones"
+    "sequential-reads" => versus::sequential_reads:
+        "reads in order through our own cache, one at a time and many: against the kernel's and direct ones"
+    "cache-hits" => versus::cache_hits: "4 KiB reads that our own cache answers, against a loop of pread"
+    "durable-writes" => versus::durable_writes: "durable writes through our own cache, against the kernel's and against direct ones"
+    "plain-writes" => versus::plain_writes:
+        "plain random writes through our own cache and one sync, against ext4 with as much memory"
+    "aio-stress-table" => streaming::table:
+        "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones"
+    "streaming-figures" => streaming::figures:
+        "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache"
+    "page-cleaners" => page_cleaners::run:
+        "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones"
+    "service" => versus::service:
+        "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
+    "broker" => brokers::run:
+        "4 KiB random direct reads of a segment by a broker, against the same volume in the caller's process"
+    "posted-writes" => posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
+    "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
+    "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
+    "one-queue" => one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
+    "pipelining" => pipelining::run:
+        "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
+    "request-size" => request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
+    "drop-ins" => drop_ins::run: "fio, unchanged, on our libaio and our POSIX AIO, against the originals"
+    "batches" => versus::batches: "random direct reads, 1 to 64 handed over by a call"
+    "log-appends" => log_appends::run:
+        "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
+    "volume-scale" => volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
+};
+
+/// These run only when they are asked for: they take long, or much room.
+pub(super) const ON_REQUEST: &[&str] = &["volume-scale"];
+
+/// Those that are asked for, or all that a report runs by itself; and in a sentence those that a target leaves out.
+///
+/// # Errors
+/// No experiment has a name that is given, or it is not for what is only read.
+pub(super) fn choose(only: &[String], target: Option<&Target>) -> Result<(Vec<&'static Experiment>, String), Failure> {
+    let chosen = named(only)?;
+    if target.is_none() {
+        return Ok((chosen, String::new()));
+    }
+    let names = |of: &mut dyn Iterator<Item = &Experiment>| of.map(|one| one.name).collect::<Vec<_>>().join(", ");
+    let (could, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| Target::is_read_by(one.name));
+    match left.first() {
+        None => Ok((could, String::new())),
+        Some(one) if !only.is_empty() => Err(Failure::usage(
+            "report",
+            format!("`{}` is not for what is only read", one.name),
+        )
+        .on("--only")
+        .needing(format!(
+            "an experiment that --target is for: {}",
+            names(&mut EXPERIMENTS.iter().filter(|one| Target::is_read_by(one.name)))
+        ))
+        .cured_by("name one of these, or leave --target out")),
+        Some(_) => {
+            let left = names(&mut left.into_iter());
+            let said = format!("left out, because they write, or work on files of their own: {left}");
+            Ok((could, said))
+        }
+    }
+}
+
+fn named(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
+    if only.is_empty() {
+        return Ok(EXPERIMENTS.iter().filter(|e| !ON_REQUEST.contains(&e.name)).collect());
+    }
+    let find = |name: &String| {
+        let known = || EXPERIMENTS.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
+        let missing = || {
+            Failure::usage("report", format!("no experiment is called `{name}`"))
+                .on("--only")
+                .needing(known())
+                .cured_by("name one of these, or leave --only out")
+        };
+        EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(missing)
+    };
+    let named = only.iter().enumerate().filter(|(at, name)| !only[..*at].contains(name));
+    named.map(|(_, name)| find(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_runs_only_when_it_is_named() {
+        let (all, _) = choose(&[], None).unwrap();
+        assert!(all.len() > 1 && all.iter().all(|e| e.name != "volume-scale"));
+        assert_eq!(choose(&["volume-scale".into()], None).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn what_writes_is_left_out_and_refused_by_name() {
+        let target = Target {
+            path: "/f".into(),
+            is_device: true,
+            bytes: 1 << 30,
+        };
+        let (run, left) = choose(&[], Some(&target)).unwrap();
+        let names: Vec<&str> = run.iter().map(|one| one.name).collect();
+        assert_eq!(
+            names,
+            [
+                "random-read",
+                "cached-reads",
+                "sequential-reads",
+                "request-size",
+                "batches"
+            ]
+        );
+        assert!(left.contains("durable-writes") && !left.contains("batches"), "{left}");
+        assert!(choose(&["durable-writes".into()], Some(&target)).is_err());
+        assert_eq!(choose(&["batches".into()], Some(&target)).unwrap().0.len(), 1);
+    }
+}
