@@ -4,8 +4,6 @@
 
 use std::process::ExitCode;
 
-use crate::interrupt::{self, Interrupt};
-
 /// What the program tells its parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -24,21 +22,6 @@ pub enum ExitStatus {
     Interrupted = 130,
     /// SIGTERM ended it; what it had is told.
     Terminated = 143,
-}
-
-impl ExitStatus {
-    /// The status of a failure with the error code `code` in the command `operation`.
-    ///
-    /// A command that a signal has ended ends as a shell says it. Usage errors of `dd` exit with 1, because GNU dd's do and scripts know it so.
-    pub fn of_failure(operation: &str, code: &str) -> ExitStatus {
-        match code {
-            "EUSAGE" if operation == "dd" => ExitStatus::Failed,
-            "EUSAGE" => ExitStatus::Usage,
-            "EINTR" => interrupt::came().map_or(ExitStatus::Interrupted, Interrupt::exit_status),
-            "EVERIFY" => ExitStatus::NotVerified,
-            _ => ExitStatus::Failed,
-        }
-    }
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -60,22 +43,5 @@ mod tests {
         assert_eq!(ExitStatus::ThresholdMissed as u8, 4);
         assert_eq!(ExitStatus::Interrupted as u8, 128 + 2);
         assert_eq!(ExitStatus::Terminated as u8, 128 + 15);
-    }
-
-    #[test]
-    fn usage_errors_of_dd_exit_as_those_of_gnu_dd() {
-        assert_eq!(ExitStatus::of_failure("dd", "EUSAGE"), ExitStatus::Failed);
-        assert_eq!(ExitStatus::of_failure("create", "EUSAGE"), ExitStatus::Usage);
-    }
-
-    #[test]
-    fn what_a_signal_ends_says_so() {
-        assert_eq!(ExitStatus::of_failure("stress", "EINTR"), ExitStatus::Interrupted);
-    }
-
-    #[test]
-    fn only_a_mismatch_of_data_is_not_verified() {
-        assert_eq!(ExitStatus::of_failure("dd", "EVERIFY"), ExitStatus::NotVerified);
-        assert_eq!(ExitStatus::of_failure("list", "ECORRUPT"), ExitStatus::Failed);
     }
 }

@@ -14,6 +14,7 @@ use baio_storage::Fault;
 use baio_words::TOO_LARGE_CURE;
 use serde_json::{Value, json};
 
+use crate::came::{Interrupt, came};
 use crate::diagnostics;
 use crate::exit_status::ExitStatus;
 use crate::json::SCHEMA_VERSION;
@@ -171,8 +172,16 @@ impl Failure {
     }
 
     /// The status with which the program ends.
+    ///
+    /// A command that a signal has ended ends as a shell says it. Usage errors of `dd` exit with 1, because GNU dd's do and scripts know it so.
     pub fn exit_status(&self) -> ExitStatus {
-        ExitStatus::of_failure(&self.operation, &self.code)
+        match &*self.code {
+            "EUSAGE" if &*self.operation == "dd" => ExitStatus::Failed,
+            "EUSAGE" => ExitStatus::Usage,
+            "EINTR" => came().map_or(ExitStatus::Interrupted, Interrupt::exit_status),
+            "EVERIFY" => ExitStatus::NotVerified,
+            _ => ExitStatus::Failed,
+        }
     }
 
     /// The one object that `--json` prints. All keys are always there; an unknown one is null.
@@ -422,5 +431,9 @@ mod tests {
         assert_eq!(Failure::usage("list", "").exit_status(), ExitStatus::Usage);
         assert_eq!(Failure::usage("dd", "").exit_status(), ExitStatus::Failed);
         assert_eq!(unaligned().exit_status(), ExitStatus::Failed);
+        let of = |operation: &str, code: &str| Failure::new(operation, code, "").exit_status();
+        assert_eq!(of("stress", "EINTR"), ExitStatus::Interrupted);
+        assert_eq!(of("dd", "EVERIFY"), ExitStatus::NotVerified);
+        assert_eq!(of("list", "ECORRUPT"), ExitStatus::Failed);
     }
 }

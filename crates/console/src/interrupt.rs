@@ -4,27 +4,20 @@
 //!
 //! Nothing is woken by it: whoever measures looks ([`came`]) whenever something has ended.
 
-use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use baio_process::signals::is_ignored;
-use serde::{Serialize, Serializer};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
+use crate::came::{CAME, LOOKED};
+pub use crate::came::{Interrupt, came};
 use crate::end_by::{Asked, end_by, end_by_if};
-use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
-
-/// Which one came; 0 before.
-static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
-
-/// Somebody has looked once: the measuring is under way, and looks again when something has ended.
-static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// Whoever has not looked for so long connects, or waits for what does not come: nobody could end it otherwise by one signal.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -32,43 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// A pause is looked up from as often.
 const LOOKS_EACH: Duration = Duration::from_millis(50);
 
-/// Why a command ends before its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interrupt {
-    /// SIGINT, as by Ctrl-C.
-    Interrupted,
-    /// SIGTERM.
-    Terminated,
-}
-
 impl Interrupt {
-    /// With which the program ends.
-    pub fn exit_status(self) -> ExitStatus {
-        match self {
-            Interrupt::Interrupted => ExitStatus::Interrupted,
-            Interrupt::Terminated => ExitStatus::Terminated,
-        }
-    }
-
     /// For a command that has no figures to tell: when it came, and what is there now.
     pub fn failure(self, operation: &str, when: &str) -> Failure {
         Failure::new(operation, "EINTR", format!("{self} {when}"))
-    }
-}
-
-/// As its text.
-impl Serialize for Interrupt {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl fmt::Display for Interrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Interrupt::Interrupted => "interrupted by SIGINT",
-            Interrupt::Terminated => "ended by SIGTERM",
-        })
     }
 }
 
@@ -118,16 +78,6 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
             .map_err(failed)?;
     }
     Ok(())
-}
-
-/// Is the command to end? A number alone is looked at, and nothing on the strength of it.
-pub fn came() -> Option<Interrupt> {
-    LOOKED.store(true, Ordering::Relaxed);
-    match CAME.get()?.load(Ordering::Relaxed) {
-        0 => None,
-        signal if signal == SIGTERM as usize => Some(Interrupt::Terminated),
-        _ => Some(Interrupt::Interrupted),
-    }
 }
 
 /// Sleeps, or until one comes.

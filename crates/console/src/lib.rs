@@ -17,7 +17,7 @@
 //! | `json` | the one object that `--json` prints |
 //! | [`printable`] | text that is safe to show |
 //! | [`diagnostics`] | the one way to standard error |
-//! | [`interrupt`] | SIGINT and SIGTERM of a command that measures |
+//! | [`interrupt`], `came` | SIGINT and SIGTERM of a command that measures |
 //! | [`end_by`] | the end by a signal that was heard, and when one asks again |
 //! | [`terminal`] | whether somebody looks at standard error, and in colour |
 //! | [`progress`] | how far a long command has come, and the time left |
@@ -26,6 +26,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
+mod came;
 pub mod date;
 pub mod device;
 pub mod diagnostics;
