@@ -22,8 +22,6 @@ const LEFT: &[(&str, &str)] = &[
     ("broker", "seat/mod seat/held served"),
     ("capi", "handles things"),
     ("capi", "links reaping"),
-    ("cli", "command/dd/cores command/dd/ends command/dd/frame command/dd/links"),
-    ("cli", "command/dd/mod command/dd/copy command/dd/verify"),
     ("client", "child client inside memory reap state table"),
     ("client", "session wire"),
     ("storage", "core/cached/mod core/cached/objects"),

@@ -27,7 +27,7 @@ use super::signals::Signals;
 use super::slots::{Slots, State};
 use super::stream::Stream;
 use super::summary::{Meter, Part};
-use super::verify::Sums;
+use super::sums::Sums;
 use crate::operands::DdOperands;
 
 /// The tag of the one read of a stream; all other tags are indices of slots.

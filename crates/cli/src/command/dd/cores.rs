@@ -4,8 +4,6 @@
 //! something to do: both are armed, looked at once more, and then their ready descriptors are slept on together. Links to brokers
 //! have one for all of them (`links.rs`).
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use baio_engine::Arena;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use super::inode::{Inode, inode_of};
 use super::links::{Links, Opened};
 use super::signals::{Bell, Signals};
 
@@ -26,9 +25,6 @@ pub(super) const CACHE_BYTES: usize = 4 << 20;
 /// Rounds of waiting for what SIGINT has called off, and how long each of them is.
 const CALLED_OFF_ROUNDS: u32 = 100;
 const CALLED_OFF_ROUND: Duration = Duration::from_millis(10);
-
-/// Device and inode number: equal for two paths to one file.
-pub(super) type Inode = (u64, u64);
 
 /// A core, and whose failures are its.
 struct Carrier {
@@ -301,36 +297,5 @@ impl Carrier {
     fn turn(&mut self, wait: Wait) -> Result<usize, Failure> {
         let turned = self.core.turn(wait);
         turned.map_err(|error| Failure::from_storage("dd", self.typed.clone(), &error))
-    }
-}
-
-/// What a path leads to; `None` where it leads nowhere. A block device is one, whichever of its nodes is named.
-pub(super) fn inode_of(path: &Path) -> Option<Inode> {
-    let metadata = path.metadata().ok()?;
-    if metadata.file_type().is_block_device() {
-        return Some((u64::MAX, metadata.rdev()));
-    }
-    Some((metadata.dev(), metadata.ino()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Nothing is opened: a number that no device has will do.
-    #[test]
-    fn two_nodes_of_one_device_lead_to_one() {
-        use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-        let dir = tempfile::tempdir().unwrap();
-        let node = |name: &str, minor| {
-            let path = dir.path().join(name);
-            mknodat(CWD, &path, FileType::BlockDevice, Mode::RUSR, makedev(240, minor)).map(|()| inode_of(&path))
-        };
-        let (Ok(one), Ok(two), Ok(other)) = (node("one", 1), node("two", 1), node("other", 2)) else {
-            return eprintln!("skipped: no device node can be made here");
-        };
-        assert!(one.is_some());
-        assert_eq!(one, two);
-        assert_ne!(one, other);
     }
 }

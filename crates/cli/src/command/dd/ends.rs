@@ -17,14 +17,12 @@ use baio_engine::Kind;
 
 use rustix::fs::Advice;
 
-use super::cores::{Cores, Inode, Way, inode_of};
-use super::frame::is_aligned;
+use super::cores::{Cores, Way};
+use super::frame::{BLOCK, is_aligned};
+use super::inode::{Inode, inode_of};
 use super::plain::{self, Flow, Made, Plain};
 use super::signals::Signals;
 use crate::operands::{Creation, DdOperands, Direct, FinalSync, Flags, Truncate};
-
-/// Segments are read and written in multiples of this: volumes have no smaller block.
-pub(super) const BLOCK: u64 = 4096;
 
 /// An end as it was typed.
 enum Typed {

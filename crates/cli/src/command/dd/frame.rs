@@ -9,8 +9,8 @@
 //!
 //! Writes are cut where the output has its blocks (`plan.rs`). Only the first and the last one may end elsewhere: they go through a cache.
 
-use super::ends::End;
-use super::plan::Piece;
+/// Segments are read and written in multiples of this: volumes have no smaller block.
+pub(super) const BLOCK: u64 = 4096;
 
 /// A range of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +29,6 @@ pub(super) struct ReadFrame {
 }
 
 impl ReadFrame {
-    pub(super) fn of(input: &End, piece: Piece) -> ReadFrame {
-        ReadFrame::at(input.offset(piece.position), piece.len, input.align)
-    }
-
     pub(super) fn at(offset: u64, len: u64, align: u64) -> ReadFrame {
         let head = offset % align.max(1);
         ReadFrame {

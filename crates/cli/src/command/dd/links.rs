@@ -18,8 +18,8 @@ use baio::{
 use baio_console::failure::Failure;
 use baio_console::target::Served;
 
-use super::cores::{Inode, inode_of};
-use super::ends::BLOCK;
+use super::frame::BLOCK;
+use super::inode::{Inode, inode_of};
 
 /// This share of an arena stays free for what lies elsewhere.
 const FREE_SHARE: usize = 4;

@@ -6,6 +6,7 @@
 //! | `ends.rs` | the two ends: what is typed becomes something that requests can be made on |
 //! | `cores.rs` | one core for each volume, turned together |
 //! | `links.rs` | one link to each broker, and what is under way on it |
+//! | `inode.rs` | what tells whether two paths lead to one file |
 //! | `signals.rs` | SIGUSR1 and SIGINT |
 //! | `skip.rs` | `skip=` and `seek=` on streams |
 //! | `copy.rs`, `copy/` | the copy: reads and writes, as many at once as nobody can see |
@@ -19,7 +20,7 @@
 //! | `work.rs` | one request before or behind the copy, and the signals that come meanwhile |
 //! | `records.rs`, `tally.rs`, `figures.rs`, `human.rs` | the counts, and how GNU dd prints them |
 //! | `trial.rs` | what was asked of the ends is tried first |
-//! | `verify.rs` | `verify=`: what was written is read again |
+//! | `verify.rs`, `sums.rs` | `verify=`: what was written is read again, and hashed |
 //! | `summary.rs` | what `--json` shows |
 //!
 //! This file tells the story: open, try, cut, pass over `skip=` and `seek=`, copy, sync, count, close.
@@ -32,6 +33,7 @@ mod ends;
 mod figures;
 mod frame;
 mod human;
+mod inode;
 mod links;
 mod order;
 mod plain;
@@ -43,6 +45,7 @@ mod skip;
 mod slots;
 mod stream;
 mod summary;
+mod sums;
 mod tally;
 mod trial;
 mod verify;
@@ -56,13 +59,13 @@ use baio_console::memory_limit::Room;
 use crate::operands::{Amount, DdOperands, FinalSync, Status, Truncate};
 use copy::{Copy, Source};
 use cores::{CACHE_BYTES, Cores};
-use ends::{BLOCK, End, EndKind, Ends};
+use ends::{End, EndKind, Ends};
 use figures::Figures;
-use frame::round_up;
+use frame::{BLOCK, round_up};
 use progress::{Side, Stop};
 use signals::Signals;
 use summary::{Meter, Part, Summary};
-use verify::Sums;
+use sums::Sums;
 use work::{Halt, Work};
 
 /// Beyond the buffers: what opening a volume needs, its page cache, and what a copy in order reads ahead.

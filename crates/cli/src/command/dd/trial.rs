@@ -5,7 +5,8 @@ use baio::{Errno, Error, Mode, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
 
 use super::Job;
-use super::ends::{BLOCK, End, EndKind};
+use super::ends::{End, EndKind};
+use super::frame::BLOCK;
 use super::plain::Flow;
 use super::work::Halt;
 

@@ -4,7 +4,7 @@ use baio::{Outcome, SegmentOp};
 use baio_console::failure::Failure;
 use rustix::event::PollFlags;
 
-use super::super::ends::unreadable;
+use super::super::ends::{End, unreadable};
 use super::super::frame::{Range, ReadFrame};
 use super::super::plain::Flow;
 use super::super::plan::Piece;
@@ -16,12 +16,16 @@ use super::{Copy, Fed, STREAM, Source};
 /// No file has a byte behind this one.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
+fn frame(input: &End, piece: Piece) -> ReadFrame {
+    ReadFrame::at(input.offset(piece.position), piece.len, input.align)
+}
+
 impl Copy<'_> {
     pub(super) fn read(&mut self, piece: Piece) -> Result<Fed, Failure> {
         let Some(index) = self.slots.take(piece, State::Reading, None) else {
             return Ok(Fed::Nothing);
         };
-        let Range { offset, len } = ReadFrame::of(self.input, piece).range;
+        let Range { offset, len } = frame(self.input, piece).range;
         let buffer = self.cores.buffer(self.read_bytes)?;
         self.reading += 1;
         let input = self.input;
@@ -140,7 +144,7 @@ impl Copy<'_> {
             return Ok(());
         };
         let piece = slot.piece;
-        let head = ReadFrame::of(self.input, piece).head;
+        let head = frame(self.input, piece).head;
         let valid = u64::from(outcome.bytes_done).saturating_sub(head).min(piece.len);
         slot.buffer = outcome.memory.into_buffer();
         slot.piece.len = valid;
