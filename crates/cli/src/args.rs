@@ -11,7 +11,7 @@ use baio_console::failure::Failure;
 use baio_console::output::Output;
 use baio_engine::Choice;
 use baio_measure::{LatencyArgs, ReportArgs};
-use baio_stress::{AioStressArgs, StressArgs};
+use baio_stress::StressArgs;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -196,8 +196,6 @@ pub(crate) enum Command {
     Dd(DdOperands),
     /// Keep a file, a device or a segment busy, and measure it
     Stress(StressArgs),
-    /// The same with the letters and the output of aio-stress
-    AioStress(AioStressArgs),
     /// Measure how long single requests take, and writes that are posted at once
     Latency(LatencyArgs),
     /// Measure storage by baio and by other programs in turn, and write the figures down as text, page and JSON

@@ -68,7 +68,6 @@ fn run(Invocation { output, command }: Invocation) -> ExitCode {
         Command::Run(args) => return command::run::run(&args, output),
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
         Command::Stress(args) => output.tell(baio_stress::stress(args)),
-        Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),
         Command::Latency(args) => output.tell(baio_measure::latency(args)),
         Command::Report(args) => output.tell(baio_measure::report(args)),
         Command::Log(args) => output.tell(command::log::run(args)),

@@ -29,8 +29,6 @@ use crate::cache_counts::CacheCounts;
 pub(super) struct Signals {
     /// Somebody has failed: begin nothing more.
     pub(super) stop: AtomicBool,
-    /// Somebody has ended this stage.
-    pub(super) ending: AtomicBool,
     /// Requests that have ended in this stage, counted only where somebody looks.
     pub(super) ended: Option<Arc<AtomicU64>>,
 }
@@ -124,7 +122,7 @@ impl<'a, L: Reach> Driver<'a, L> {
         let before = self.target.stats();
         let cache = self.target.cache_stats();
         let mut schedule = Schedule::new(self.job, lane, stage, [self.index, number], self.ledgers);
-        let mut round = Round::new(self.index, lane, *stage, self.target.backend());
+        let mut round = Round::new(self.index, *stage, self.target.backend());
         let mut now = round.report.begun;
         while let Some(then) = self.step(&mut schedule, &mut round, now) {
             now = then;
@@ -207,18 +205,11 @@ impl<'a, L: Reach> Driver<'a, L> {
         }
     }
 
-    fn is_over(&self, round: &mut Round, now: Instant) -> bool {
-        let report = &mut round.report;
-        let limit = round.stage.submissions;
-        if limit.is_some_and(|limit| report.submissions >= limit) {
-            report.limited = true;
-            return true;
-        }
-        let late = |runtime| now.saturating_duration_since(report.begun) >= runtime;
+    fn is_over(&self, round: &Round, now: Instant) -> bool {
+        let late = |runtime| now.saturating_duration_since(round.report.begun) >= runtime;
         round.stage.runtime.is_some_and(late)
             || self.signals.stop.load(Ordering::Relaxed)
             || interrupt::came().is_some()
-            || (self.job.stonewall && self.signals.ending.load(Ordering::Relaxed))
     }
 
     fn prepare(&mut self, piece: Piece) {
@@ -251,15 +242,9 @@ impl<'a, L: Reach> Driver<'a, L> {
                 round.broken(self.job, refusal.unwrap_or(Fault::Io(baio_engine::Error::Full)));
                 continue;
             }
-            let stream = &mut round.report.streams[slot.piece.stream];
-            if stream.requests == 0 {
-                stream.begun = begun;
-            }
-            stream.requests += 1;
         }
         self.gathered.clear();
         let report = &mut round.report;
-        report.submissions += 1;
         report.in_flight_max = report.in_flight_max.max((self.slots.len() - self.free.len()) as u64);
         if self.job.one_turn {
             return begun;
@@ -290,7 +275,6 @@ impl<'a, L: Reach> Driver<'a, L> {
         slot.memory = ended.memory;
         self.free.push(tag as u32);
         let (piece, at) = (slot.piece, slot.at);
-        round.report.streams[piece.stream].ended = now;
         let whole = matches!(ended.result, Ok(bytes) if u64::from(bytes) == self.job.request_size);
         if let Some(ledger) = self.ledgers.get(piece.object) {
             if piece.write {

@@ -24,7 +24,7 @@ const REQUEST_MAX: u64 = 1 << 20;
 /// Requests under way.
 const DEPTH: u32 = 16;
 
-/// A file, and the size that it must have; 0 for one that need only exist.
+/// A file, and the size that it must have.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
     pub(crate) place: Place,
@@ -130,7 +130,7 @@ fn fill_one(job: &Job, want: &Want, file: &File) -> Result<(), Failure> {
     if start >= want.size {
         return Ok(());
     }
-    let report = lanes::run(&filling(job, want, start), &mut |_| ())?;
+    let report = lanes::run(&filling(job, want, start))?;
     if let Some(failure) = report.first_error() {
         return Err(failure.clone());
     }

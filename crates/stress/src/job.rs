@@ -22,8 +22,6 @@ pub(crate) struct Job {
     pub(crate) stages: Vec<Stage>,
     /// Bytes of each request.
     pub(crate) request_size: u64,
-    /// Random offsets are multiples of this from the stream's start.
-    pub(crate) grain: u64,
     /// Requests that a stream makes before the lane goes on to the next one.
     pub(crate) run_length: u32,
     pub(crate) mode: Mode,
@@ -45,8 +43,6 @@ pub(crate) struct Job {
     pub(crate) warm_percent: Option<u8>,
     pub(crate) verify: Option<Verify>,
     pub(crate) seed: u64,
-    /// The first lane that ends a stage ends it for all.
-    pub(crate) stonewall: bool,
 }
 
 /// What requests are made on.
@@ -101,8 +97,6 @@ pub(crate) struct Stage {
     pub(crate) endless: bool,
     /// No request begins after this long.
     pub(crate) runtime: Option<Duration>,
-    /// No more than so many submissions of each lane; then the whole run ends with this stage.
-    pub(crate) submissions: Option<u64>,
     /// No more than so many requests of each lane.
     pub(crate) requests: Option<u64>,
     /// What follows it.
@@ -263,7 +257,6 @@ impl Stage {
             once: false,
             endless: false,
             runtime: None,
-            submissions: None,
             requests: None,
             sync: None,
         }
@@ -279,7 +272,6 @@ impl Job {
             lanes: Vec::new(),
             stages: Vec::new(),
             request_size,
-            grain: request_size,
             run_length: 1,
             mode: Mode::Direct,
             cache_bytes: 0,
@@ -293,7 +285,6 @@ impl Job {
             warm_percent: None,
             verify: None,
             seed: 1,
-            stonewall: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The lanes of a run: threads that begin and end each stage together, as aio-stress's do.
+//! The lanes of a run: threads that begin and end each stage together.
 //!
 //! A stage has three meetings: everybody is ready; (the first lane notes what the process has cost so far) go; everybody has
 //! ended. A lane that cannot go on leaves, and the others no longer wait for it.
@@ -20,19 +20,19 @@ use super::target::Reach;
 use super::verify::Ledger;
 use crate::costs;
 
-/// Runs a job; `watch` sees each stage when all lanes have ended it.
+/// Runs a job.
 ///
 /// # Errors
 /// Something could not be set up, a block did not verify, or no request can succeed. Requests that fail one by one are
 /// counted in the report.
-pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
+pub(crate) fn run(job: &Job) -> Result<Report, Failure> {
     match &job.objects {
-        Objects::Segment(segment) if job.service || segment.is_served => run_on::<Remote>(job, watch),
-        Objects::Files(_) | Objects::Segment(_) => run_on::<Local>(job, watch),
+        Objects::Segment(segment) if job.service || segment.is_served => run_on::<Remote>(job),
+        Objects::Files(_) | Objects::Segment(_) => run_on::<Local>(job),
     }
 }
 
-fn run_on<L: Reach>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
+fn run_on<L: Reach>(job: &Job) -> Result<Report, Failure> {
     let ledgers = ledgers(job);
     let shared = L::share(job)?;
     let board = Board::new(job.lanes.len());
@@ -53,15 +53,13 @@ fn run_on<L: Reach>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Re
         lane::<L>(job, 0, shared, board, ledgers, &mut |number, costs| {
             let mut lanes = std::mem::take(&mut *lock(&board.reports));
             lanes.sort_by_key(|report| report.lane);
-            let report = StageReport {
+            stages.push(StageReport {
                 rw: job.stages[number].rw,
                 lanes,
                 costs,
                 threads: threads_now(),
                 rss_bytes: costs::own_memory_max(),
-            };
-            watch(&report);
-            stages.push(report);
+            });
         });
         for other in others {
             if other.join().is_err() {
@@ -143,12 +141,10 @@ fn lane<L: Reach>(
         let shown = shown.map(|ended| shown::stage(job, stage, ended));
         let report = driver.run(stage, number);
         drop(shown);
-        board.signals.ending.store(true, Ordering::Relaxed);
         board.note(report);
         member.meet();
         if index == 0 {
             let costs = costs::own_costs() - before;
-            board.signals.ending.store(false, Ordering::Relaxed);
             ended(number, costs);
         }
     }
@@ -166,8 +162,6 @@ struct Board {
     failure: Mutex<Option<Failure>>,
     /// What has ended the run, which has its figures all the same.
     cut: Mutex<Option<Failure>>,
-    /// The limit of submissions was reached: no further stage.
-    limited: Mutex<bool>,
 }
 
 impl Board {
@@ -181,7 +175,6 @@ impl Board {
             reports: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
             cut: Mutex::new(None),
-            limited: Mutex::new(false),
         }
     }
 
@@ -193,7 +186,6 @@ impl Board {
             lock(&self.cut).get_or_insert(failure);
             self.signals.stop.store(true, Ordering::Relaxed);
         }
-        *lock(&self.limited) |= report.limited;
         lock(&self.reports).push(report);
     }
 
@@ -204,10 +196,7 @@ impl Board {
     }
 
     fn is_over(&self) -> bool {
-        *lock(&self.limited)
-            || lock(&self.failure).is_some()
-            || lock(&self.cut).is_some()
-            || interrupt::came().is_some()
+        lock(&self.failure).is_some() || lock(&self.cut).is_some() || interrupt::came().is_some()
     }
 }
 

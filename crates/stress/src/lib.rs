@@ -1,6 +1,6 @@
 //! # baio-stress: keeping a device busy in a known way, and measuring it
 //!
-//! The job behind `baio stress` and `baio aio-stress`: two command lines over one loop. The report runs `baio stress` as a process,
+//! The job behind `baio stress`. The report runs it as a process,
 //! and shares the shape of its result ([`Measurement`]) and its random numbers.
 //!
 //! A `Job` says everything and nothing twice: which objects, which lanes (a lane is a thread with an engine of its own),
@@ -32,7 +32,7 @@
 //! | `result.rs` | what came out |
 //! | `cache_counts.rs` | what our own cache has done |
 //! | `measurement.rs`, `costs.rs` | the shape of a result that every side of a comparison has; what a process has cost |
-//! | `command/stress/`, `command/aio_stress/` | what is typed, what it means, how it is shown |
+//! | `command/` | what is typed, what it means, how it is shown |
 //!
 //! Sources: seed 001 §3.6 and §7.3 (aio-stress). `docs/stress.md` is for users.
 
@@ -44,8 +44,7 @@ use baio_console::output::Answer;
 
 pub use cache_counts::CacheCounts;
 pub use cold::drop_pages_of;
-pub use command::aio_stress::args::AioStressArgs;
-pub use command::stress::args::StressArgs;
+pub use command::args::StressArgs;
 pub use job::{Backend, Rw, warm_bytes};
 pub use measurement::{Latency, Measurement, Recorder};
 pub use pattern::{Permutation, Random, mix};
@@ -73,7 +72,7 @@ mod verify;
 
 pub(crate) use deal::{contexts, deal, shares};
 pub(crate) use fill::{Want, make};
-pub(crate) use job::{Job, Lane, Objects, Stage, Stream};
+pub(crate) use job::{Job, Objects, Stage, Stream};
 pub(crate) use lanes::run;
 pub(crate) use place::{Claim, Kind, Place};
 pub(crate) use verify::{BLOCKS_MAX as STAMPED_BLOCKS_MAX, HEADER as STAMP_MIN};
@@ -84,13 +83,5 @@ pub(crate) use verify::{BLOCKS_MAX as STAMPED_BLOCKS_MAX, HEADER as STAMP_MIN};
 /// What was typed makes no sense, something could not be set up, or a block did not verify. Requests that fail one by one
 /// are counted in the answer.
 pub fn stress(args: StressArgs) -> Result<impl Answer, Failure> {
-    command::stress::run(args)
-}
-
-/// The same with the letters and the output of aio-stress 0.21 (seed 000).
-///
-/// # Errors
-/// As those of [`stress`].
-pub fn aio_stress(args: AioStressArgs) -> Result<impl Answer, Failure> {
-    command::aio_stress::run(args)
+    command::run(args)
 }

@@ -125,12 +125,6 @@ impl Recorder {
         self.0.as_ref().map_or(0, shorter)
     }
 
-    /// The shortest, in microseconds.
-    pub fn least_us(&self) -> Option<f64> {
-        let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
-        Some(histogram.min() as f64 / 1000.0)
-    }
-
     /// The points of its distribution.
     pub fn latency(&self) -> Latency {
         let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {

@@ -101,23 +101,12 @@ pub(crate) struct Range {
     pub(crate) end: u64,
     /// Bytes of one request.
     pub(crate) request_size: u64,
-    /// Random offsets are multiples of this from the start.
-    pub(crate) grain: u64,
 }
 
 impl Range {
     /// Requests that fit one behind the other.
     pub(crate) fn blocks(&self) -> u64 {
         self.end.saturating_sub(self.start) / self.request_size.max(1)
-    }
-
-    /// Places at which a request may begin.
-    fn places(&self) -> u64 {
-        let room = self.end.saturating_sub(self.start);
-        match room.checked_sub(self.request_size) {
-            Some(last) => last / self.grain.max(1) + 1,
-            None => 0,
-        }
     }
 }
 
@@ -162,15 +151,11 @@ impl Pattern {
         let index = self.made % blocks;
         self.made += 1;
         let Range {
-            start,
-            request_size,
-            grain,
-            ..
+            start, request_size, ..
         } = self.range;
-        let places = self.range.places();
         Some(match &mut self.order {
             Order::Sequential => start + index * request_size,
-            Order::Random(random) => start + random.below(places) * grain,
+            Order::Random(random) => start + random.below(blocks) * request_size,
             Order::Once(permutation) => start + permutation.at(index) * request_size,
         })
     }
@@ -196,7 +181,6 @@ mod tests {
             start,
             end: start + blocks * 4096,
             request_size: 4096,
-            grain: 4096,
         }
     }
 
@@ -247,12 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn random_requests_stay_inside_and_on_the_grain() {
+    fn random_requests_stay_inside_and_begin_at_blocks() {
         let range = Range {
             start: 1 << 20,
             end: (1 << 20) + 150_000,
             request_size: 65_536,
-            grain: 4096,
         };
         let mut pattern = Pattern::random(range, 1, true);
         for _ in 0..1000 {
@@ -261,7 +244,7 @@ mod tests {
                 offset >= range.start && offset + range.request_size <= range.end,
                 "{offset}"
             );
-            assert_eq!((offset - range.start) % 4096, 0);
+            assert_eq!((offset - range.start) % 65_536, 0);
         }
         assert_eq!(
             all(Pattern::random(range, 1, false)).len(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cache_counts::CacheCounts;
 use crate::costs::{Costs, status_of};
-use crate::job::{Job, Lane, Rw, Stream};
+use crate::job::{Job, Rw};
 use crate::measurement::{Measurement, Recorder};
 
 /// The requests of one direction.
@@ -22,15 +22,6 @@ pub(crate) struct Tally {
     pub(crate) latency: Recorder,
 }
 
-/// One stream of one lane in one stage.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamReport {
-    pub(crate) object: usize,
-    pub(crate) requests: u64,
-    pub(crate) begun: Instant,
-    pub(crate) ended: Instant,
-}
-
 /// One lane in one stage.
 pub(crate) struct LaneReport {
     /// Which.
@@ -39,8 +30,6 @@ pub(crate) struct LaneReport {
     pub(crate) writes: Tally,
     /// One entry a submission.
     pub(crate) submits: Recorder,
-    pub(crate) submissions: u64,
-    pub(crate) streams: Vec<StreamReport>,
     pub(crate) begun: Instant,
     /// The last completion.
     pub(crate) ended: Instant,
@@ -61,28 +50,18 @@ pub(crate) struct LaneReport {
     pub(crate) cut: Option<Failure>,
     /// The same, but nothing counts.
     pub(crate) fatal: Option<Failure>,
-    /// The limit of submissions ended the stage.
-    pub(crate) limited: bool,
     pub(crate) backend: &'static str,
 }
 
 impl LaneReport {
     /// Of nothing yet.
-    pub(super) fn new(index: usize, lane: &Lane, backend: &'static str) -> LaneReport {
+    pub(super) fn new(index: usize, backend: &'static str) -> LaneReport {
         let begun = Instant::now();
-        let stream = |stream: &Stream| StreamReport {
-            object: stream.object,
-            requests: 0,
-            begun,
-            ended: begun,
-        };
         LaneReport {
             lane: index,
             reads: Tally::default(),
             writes: Tally::default(),
             submits: Recorder::new(),
-            submissions: 0,
-            streams: lane.streams.iter().map(stream).collect(),
             begun,
             ended: begun,
             sync: Duration::ZERO,
@@ -96,15 +75,8 @@ impl LaneReport {
             first_error: None,
             cut: None,
             fatal: None,
-            limited: false,
             backend,
         }
-    }
-
-    /// Bytes that were read and written.
-    pub(crate) fn bytes(&self, request_size: u64) -> u64 {
-        let done = |tally: &Tally| tally.requests - tally.errors;
-        (done(&self.reads) + done(&self.writes)) * request_size
     }
 }
 

@@ -4,7 +4,7 @@ use baio_console::failure::Failure;
 use baio_engine::Errno;
 use baio_storage::{Error, Fault};
 
-use super::job::{Job, Lane, Stage};
+use super::job::{Job, Stage};
 use super::result::{LaneReport, Tally};
 use super::schedule::Piece;
 
@@ -22,9 +22,9 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub(super) fn new(index: usize, lane: &Lane, stage: Stage, backend: &'static str) -> Round {
+    pub(super) fn new(index: usize, stage: Stage, backend: &'static str) -> Round {
         Round {
-            report: LaneReport::new(index, lane, backend),
+            report: LaneReport::new(index, backend),
             stage,
             drawn: 0,
             over: false,

@@ -72,7 +72,6 @@ impl<'a> Schedule<'a> {
                 start: stream.start,
                 end: stream.end,
                 request_size: job.request_size,
-                grain: job.grain,
             };
             Cursor {
                 object: stream.object,
@@ -170,7 +169,7 @@ impl<'a> Schedule<'a> {
 mod tests {
     use super::*;
     use crate::job::Objects;
-    use crate::{Lane, Stream};
+    use crate::job::{Lane, Stream};
 
     fn job(run_length: u32) -> Job {
         let objects = Objects::Files(vec!["a".into(), "b".into()]);

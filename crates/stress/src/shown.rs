@@ -44,8 +44,8 @@ fn requests(job: &Job, stage: &Stage) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::{Lane, Stream};
     use crate::job::{Objects, Rw};
-    use crate::{Lane, Stream};
 
     #[test]
     fn what_ends_a_stage_is_what_is_counted() {

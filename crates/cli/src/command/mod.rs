@@ -24,7 +24,7 @@
 //! | `shown.rs` | how volumes and segments are shown |
 //! | `exposed.rs` | who else may open a volume's file |
 //!
-//! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
+//! Those that measure are in `baio-stress` (`stress`) and `baio-measure` (`latency`, `report`).
 
 pub(crate) mod check;
 mod child;

@@ -42,7 +42,6 @@ fn messages_that_cannot_be_written_change_nothing() {
     place.write("f", &[1; 64 << 10]);
     for line in [
         "stress new --rw write --size 64K --once",
-        "aio-stress -s 1 -o 0 -o 1 new",
         "latency new --write --size 64K --count 3 --interval 0s",
         "report --quick --working-set 4M --only segments --out out",
         "report --resume --quick --working-set 4M --only segments --out again",

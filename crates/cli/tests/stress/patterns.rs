@@ -133,14 +133,6 @@ fn as_many_requests_are_under_way_as_asked_for() {
 }
 
 #[test]
-fn a_batch_is_one_submission() {
-    let place = Place::new();
-    let line = "aio-stress -s 1 -r 4 -d 32 -i 8 -b 8 -I 3 -O -o 1 f --json";
-    let told = place.baio(line).succeeds().json();
-    assert_eq!(told["requests"], 24, "three submissions of eight");
-}
-
-#[test]
 fn a_missing_file_is_made_and_really_written() {
     let place = Place::new();
     stress(&place, "f --size 2M --rw randwrite --once");
@@ -344,7 +336,6 @@ fn the_name_of_a_target_cannot_steer_a_terminal() {
     for words in [
         &["stress", name, "--size", "64K", "--rw", "write", "--once"][..],
         &["stress", name, "--runtime", "1ms"],
-        &["aio-stress", "-s", "1", "-o", "0", name],
         &["latency", name, "--count", "1", "--interval", "0s"],
         &["latency", name, "--writes", "2"],
     ] {

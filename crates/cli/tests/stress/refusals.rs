@@ -12,7 +12,6 @@ fn nothing_precious_is_written_over_unasked() {
         "stress vol --rw write --once",
         "stress vol --rw randrw --runtime 20ms",
         "stress vol --stages read,randwrite",
-        "aio-stress -s 1 -o 0 vol",
     ];
     let place = refusals::refuses_to_overwrite_a_volume(&writes, "stress vol --rw read --once");
     place.baio("stress vol --rw write --once --force").succeeds();
@@ -35,8 +34,6 @@ fn figures_too_large_to_be_multiplied() {
     for line in [
         "stress f --contexts 1024 --offset 16383P",
         "stress f --request-size 16383P --depth 16384 --threads 256",
-        "aio-stress -c 1024 -C 17179869183g f",
-        "aio-stress -s 17179869183g -r 17179869183g -d 16384 -o 0 f",
     ] {
         place.baio(&format!("{line} --json")).fails_with(2);
     }
@@ -143,14 +140,6 @@ fn command_lines_that_make_no_sense() {
         ("stress unix:missing", 2, "EUSAGE"),
         ("stress unix:missing#a --mode kernel", 2, "EUSAGE"),
         ("stress unix:missing#a --files 2", 2, "EUSAGE"),
-        ("aio-stress", 2, "EUSAGE"),
-        ("aio-stress -o 4 f", 2, "EUSAGE"),
-        ("aio-stress -a 64 f", 2, "EUSAGE"),
-        ("aio-stress -s 4 -c 3 f", 2, "EUSAGE"),
-        ("aio-stress -r 0 f", 2, "EUSAGE"),
-        ("aio-stress -s 1 -o 1 f", 2, "EUSAGE"),
-        ("aio-stress -s 1 vol#a", 2, "EUSAGE"),
-        ("aio-stress -m hugetlb f", 2, "EUSAGE"),
     ]);
 }
 
