@@ -66,7 +66,7 @@ pub struct ReportArgs {
     /// Show a report that was kept, and run nothing
     #[arg(long, value_name = "REPORT", conflicts_with_all = NOT_BESIDE_SHOW)]
     pub(crate) show: Option<PathBuf>,
-    /// The kept report as text, as its page (HTML), or as Markdown, on standard output
+    /// The kept report as text or as its page (HTML), on standard output
     #[arg(
         long = "as",
         value_name = "FORM",
@@ -98,7 +98,6 @@ const NOT_BESIDE_SHOW: [&str; 12] = [
 pub(crate) enum Form {
     Text,
     Page,
-    Markdown,
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
 //! | `terminal.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
 //! | `tally.rs`, `numbers.rs` | which marks hold; numbers of few digits |
-//! | `page/`, `markdown.rs` | the same as a page, and as a chapter of these docs |
+//! | `page/` | the same as a page |
 //! | `target.rs` | what `--target` names, and which experiments read it |
 //! | `places.rs`, `files.rs` | what experiments work on |
 //! | `work_dir.rs` | where all of it happens, and what is removed |
@@ -58,7 +58,6 @@ mod log_appends;
 mod loop_device;
 mod machine;
 mod main_job;
-mod markdown;
 mod marks;
 mod memory_cgroup;
 mod mixed_paths;
@@ -170,7 +169,6 @@ impl Answer for Answered {
             Answered::Kept { record, shown, form } => match form {
                 Form::Text => terminal::write_kept(record, *shown, out),
                 Form::Page => out.write_all(page::html(record).as_bytes()),
-                Form::Markdown => out.write_all(markdown::markdown(record).as_bytes()),
             },
             Answered::Taken { taken, shown, beside } => {
                 if let Some(beside) = beside {

@@ -27,7 +27,7 @@ const STAGES: u32 = 32;
 const OURS: &str = "ours";
 
 /// What the figure begins with that is held to a mark.
-pub(super) const OF_THE_BEST: &str = "of the requests a CPU second of the best in them";
+const OF_THE_BEST: &str = "of the requests a CPU second of the best in them";
 
 /// The same without what both take before their first request: the pages of a pool are made present there, those of the kernel's cache
 /// in the requests.

@@ -1,5 +1,5 @@
 //! A report on the terminal: on what it was taken, a table, the marks that were missed, what of the documents is shown, the verdict.
-//! At most 100 columns; with `--quick` at most 120 lines, so that it is read and not scrolled: an experiment has two of them.
+//! At most 100 columns; when a quick one has been taken at most 120 lines, so that it is read and not scrolled: an experiment has two.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ pub(super) mod line;
 
 pub(super) const WIDTH: usize = 100;
 
-/// Missed marks that a quick report shows at most.
+/// Missed marks that are shown at most, in short.
 const MISSED: usize = 16;
 
 /// Widths of the columns; between two stands a blank.
@@ -58,7 +58,7 @@ pub(crate) struct Shown {
 
 pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
     let record = &taken.record;
-    tables(record, out)?;
+    tables(record, record.quick, out)?;
     if shown.commands {
         commands(record, taken.kept.is_some(), out)?;
     }
@@ -80,9 +80,9 @@ pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Res
     }
 }
 
-/// A report that was kept.
+/// A report that was kept, in full.
 pub(super) fn write_kept(record: &Record, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
-    tables(record, out)?;
+    tables(record, false, out)?;
     if shown.commands {
         commands(record, false, out)?;
     }
@@ -90,10 +90,10 @@ pub(super) fn write_kept(record: &Record, shown: Shown, out: &mut dyn Write) -> 
     put(out, &verdict(record, None))
 }
 
-fn tables(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+fn tables(record: &Record, in_short: bool, out: &mut dyn Write) -> io::Result<()> {
     head(record, out)?;
-    body(record, out)?;
-    missed(record, out)?;
+    body(record, in_short, out)?;
+    missed(record, in_short, out)?;
     promises(record, out)
 }
 
@@ -117,7 +117,7 @@ fn head(record: &Record, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The machine, in a few lines; what is not known is left out.
-pub(super) fn box_of(machine: &Machine) -> Vec<String> {
+fn box_of(machine: &Machine) -> Vec<String> {
     let some = |parts: Vec<Option<String>>| parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let named = |what: &str, value: &Option<String>| value.as_ref().map(|value| format!("{what} {value}"));
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
@@ -164,7 +164,7 @@ pub(super) fn box_of(machine: &Machine) -> Vec<String> {
 }
 
 /// The table: of each experiment a heading and its figures.
-fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+fn body(record: &Record, in_short: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     row(out, &MAIN, ["", "figure", "ours", "peer", "ratio", "mark", "verdict"])?;
     let mut left_out = 0;
@@ -179,7 +179,7 @@ fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
         };
         let seconds = format!("{:.1} s", told.seconds);
         row(out, &MAIN, [&told.name, "", "", &seconds, "", "", &state])?;
-        let shown = shown_of(told, record.quick);
+        let shown = shown_of(told, in_short);
         left_out += told.rows.len() - shown.len();
         for told in shown {
             let what = format!("  {}", told.what);
@@ -202,9 +202,9 @@ fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     put(out, &format!("In report.json: {left_out} figures more."))
 }
 
-/// What stands on the terminal: each figure that has a mark; where none has one, the first of each comparison. Of a quick report one: a mark
+/// What stands on the terminal: each figure that has a mark; where none has one, the first of each comparison. In short one: a mark
 /// that is missed, if any is.
-fn shown_of(told: &Experiment, quick: bool) -> Vec<&Row> {
+fn shown_of(told: &Experiment, in_short: bool) -> Vec<&Row> {
     let rows: Vec<&Row> = told.rows.iter().filter(|row| !row.is_end()).collect();
     let marked = rows.iter().copied().filter(|row| row.mark.is_some());
     let mut shown: Vec<&Row> = marked.collect();
@@ -212,7 +212,7 @@ fn shown_of(told: &Experiment, quick: bool) -> Vec<&Row> {
         shown = rows;
         shown.dedup_by(|one, before| one.what == before.what);
     }
-    if quick {
+    if in_short {
         let tells = |row: &&Row| match row.holds {
             Some(false) => 0,
             _ if row.skipped.is_none() => 1,
@@ -224,7 +224,7 @@ fn shown_of(told: &Experiment, quick: bool) -> Vec<&Row> {
     shown
 }
 
-fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+fn missed(record: &Record, in_short: bool, out: &mut dyn Write) -> io::Result<()> {
     let all = record.experiments.iter();
     let mut misses: Vec<(&Experiment, &Row)> = all
         .flat_map(|told| told.rows.iter().map(move |row| (told, row)))
@@ -248,7 +248,7 @@ fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     if misses.iter().any(|(_, row)| !row.is_end()) {
         row(out, &MISSES, ["experiment", "", "figure", "is", "mark", ""])?;
     }
-    let most = if record.quick { MISSED } else { usize::MAX };
+    let most = if in_short { MISSED } else { usize::MAX };
     for (experiment, missed) in misses.iter().take(most) {
         let name = &experiment.name[..];
         if missed.is_end() {
@@ -311,7 +311,7 @@ fn commands(record: &Record, kept: bool, out: &mut dyn Write) -> io::Result<()> 
     Ok(())
 }
 
-pub(super) fn verdict(record: &Record, interrupted: Option<Interrupted>) -> String {
+fn verdict(record: &Record, interrupted: Option<Interrupted>) -> String {
     let all = || record.experiments.iter();
     let count = |of: fn(&Experiment) -> bool| all().filter(|told| of(told)).count();
     let mut said = vec![Tally::of(record).said()];
@@ -442,6 +442,17 @@ mod tests {
         };
         assert_eq!(names(&without, true), ["one"]);
         assert_eq!(names(&without, false), ["skipped", "one"]);
+    }
+
+    #[test]
+    fn the_page_of_results_has_the_report_beside_it() {
+        let json = include_str!("../../../../docs/results/report.json");
+        let kept: Record = serde_json::from_str(json).unwrap();
+        let mut shown = Vec::new();
+        write_kept(&kept, Shown { commands: false }, &mut shown).unwrap();
+        let page = include_str!("../../../../docs/results.md");
+        let block = page.split("```").nth(1).and_then(|block| block.strip_prefix("text\n"));
+        assert_eq!(block, Some(&String::from_utf8(shown).unwrap()[..]));
     }
 
     #[test]
