@@ -1,5 +1,5 @@
 //! Promise: a report is saved as it goes. One that is interrupted leaves what had ended and no working file, and goes on from there;
-//! two that were kept are set side by side without a run; what is shown fits a terminal.
+//! what is shown fits a terminal.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -199,39 +199,6 @@ fn experiments_are_listed_and_none_is_run() {
     assert!(names_in(&place).is_empty());
 }
 
-#[test]
-fn two_kept_reports_are_set_side_by_side() {
-    let place = Place::new();
-    let of = |ratio: f64, spread: [f64; 2]| {
-        let row = json!({ "what": "a file", "figure": "requests/s", "peer": "fio", "ratio": ratio, "spread": spread });
-        json!({ "format": 1, "experiments": [{ "name": "one", "rows": [row] }] }).to_string()
-    };
-    place.write("old.json", of(1.0, [0.9, 1.1]).as_bytes());
-    place.write("new.json", of(1.5, [1.4, 1.6]).as_bytes());
-    let beside = place
-        .baio("report --compare old.json new.json --json")
-        .succeeds()
-        .json();
-    assert_eq!(beside["rows"][0]["difference"], "beyond both spreads");
-    assert_eq!(
-        (&beside["rows"][0]["other"], &beside["rows"][0]["this"]),
-        (&json!(1.0), &json!(1.5))
-    );
-    let shown = place.baio("report --compare old.json new.json").succeeds();
-    let shown = String::from_utf8_lossy(shown.out()).into_owned();
-    assert!(
-        shown.contains("1.50 (1.40 to 1.60)") && shown.contains("1 of 1 ratios differ"),
-        "{shown}"
-    );
-    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
-    let error = place
-        .baio("report --compare old.json gone.json --json")
-        .fails_with(1)
-        .error();
-    assert_eq!(error["object"], "gone.json");
-    assert_eq!(names_in(&place).len(), 2, "nothing was made");
-}
-
 /// The processes that a process has started and that run.
 fn children(pid: u32) -> Vec<u32> {
     let told = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -318,10 +285,8 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     );
     // Whoever waits is ended, with another exit status.
     let waits_no_longer = |line: &str| place.shell(&format!("exec timeout 60 {BAIO} {line}"));
-    for line in ["report --show pipe --json", "report --compare pipe --json"] {
-        let error = waits_no_longer(line).fails_with(1).error();
-        assert_eq!(error["object"], "pipe", "{line}: {error}");
-    }
+    let error = waits_no_longer("report --show pipe --json").fails_with(1).error();
+    assert_eq!(error["object"], "pipe", "{error}");
     let failed = waits_no_longer("report --quick --only segments --input pipe --out out").fails_with(1);
     let shown = String::from_utf8_lossy(failed.out()).into_owned();
     assert!(shown.contains("no regular file"), "{shown}");

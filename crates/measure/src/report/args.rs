@@ -21,7 +21,6 @@ Examples:
   baio report --dir /mnt/disk --only random-read --working-set 4G
   baio report --quick --target /dev/sdb
   baio report --list
-  baio report --compare yesterday.json today.json
   baio report --show report.json --as page > report.html")]
 pub struct ReportArgs {
     /// Where to make the working files [default: the current directory]
@@ -58,11 +57,8 @@ pub struct ReportArgs {
     #[arg(long)]
     pub(crate) keep: bool,
     /// Name the experiments and what they show, and run none
-    #[arg(long, conflicts_with_all = ["only", "compare", "resume"])]
+    #[arg(long, conflicts_with_all = ["only", "resume"])]
     pub(crate) list: bool,
-    /// Set this report beside another; of two files, these, and nothing runs
-    #[arg(long, value_names = ["OTHER", "THIS"], num_args = 1..=2)]
-    pub(crate) compare: Vec<PathBuf>,
     /// Show a report that was kept, and run nothing
     #[arg(long, value_name = "REPORT", conflicts_with_all = NOT_BESIDE_SHOW)]
     pub(crate) show: Option<PathBuf>,
@@ -78,9 +74,8 @@ pub struct ReportArgs {
 }
 
 /// What is about taking a report, so it has no meaning where one is shown.
-const NOT_BESIDE_SHOW: [&str; 12] = [
+const NOT_BESIDE_SHOW: [&str; 11] = [
     "only",
-    "compare",
     "resume",
     "list",
     "quick",
@@ -126,7 +121,6 @@ mod tests {
             "--resume",
             "--list",
             "--only a",
-            "--compare a",
             "--dir d",
             "--target d",
             "--input f",

@@ -20,7 +20,7 @@
 //! | `findings.rs`, `charts.rs` | what an experiment found: rows, sentences, raw parts; drawings of what was swept |
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
-//! | `terminal.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
+//! | `terminal.rs`, `progress.rs` | what is shown: a table and the verdict; how far it is |
 //! | `tally.rs`, `numbers.rs` | which marks hold; numbers of few digits |
 //! | `page/` | the same as a page |
 //! | `target.rs` | what `--target` names, and which experiments read it |
@@ -37,7 +37,6 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use args::{Form, ReportArgs};
-use beside::Beside;
 use experiments::{EXPERIMENTS, ON_REQUEST};
 use record::Record;
 use run::Taken;
@@ -45,7 +44,6 @@ use terminal::Shown;
 
 pub(crate) mod args;
 mod as_written;
-mod beside;
 mod brokers;
 mod buffered_writes;
 mod charts;
@@ -87,7 +85,6 @@ mod work_dir;
 /// What `baio report` answers.
 pub(crate) enum Answered {
     List,
-    Beside(Beside),
     Kept {
         record: Box<Record>,
         shown: Shown,
@@ -96,21 +93,13 @@ pub(crate) enum Answered {
     Taken {
         taken: Box<Taken>,
         shown: Shown,
-        /// Beside another report, where that was asked for.
-        beside: Option<Beside>,
     },
 }
 
-/// Does what is asked for: shows what there is, sets two reports side by side, or takes one.
+/// Does what is asked for: shows what there is, or takes one.
 pub(crate) fn run(args: ReportArgs) -> Result<Answered, Failure> {
     if args.list {
         return Ok(Answered::List);
-    }
-    // Before anything is measured.
-    let others = args.compare.iter().map(|path| save::load(path));
-    let others = others.collect::<Result<Vec<_>, _>>()?;
-    if let [other, this] = &others[..] {
-        return Ok(Answered::Beside(Beside::of(other, this)));
     }
     let shown = Shown {
         commands: args.commands,
@@ -121,8 +110,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<Answered, Failure> {
         return Ok(Answered::Kept { record, shown, form });
     }
     let taken = Box::new(run::take(args)?);
-    let beside = others.first().map(|other| Beside::of(other, &taken.record));
-    Ok(Answered::Taken { taken, shown, beside })
+    Ok(Answered::Taken { taken, shown })
 }
 
 impl Serialize for Answered {
@@ -135,15 +123,11 @@ impl Serialize for Answered {
                 });
                 json!({ "experiments": experiments.collect::<Vec<_>>() }).serialize(to)
             }
-            Answered::Beside(beside) => beside.serialize(to),
             Answered::Kept { record, .. } => record.serialize(to),
-            Answered::Taken { taken, beside, .. } => {
+            Answered::Taken { taken, .. } => {
                 let verified = taken.record.experiments.iter().all(|told| told.verified);
                 let mut told = serde_json::to_value(&taken.record).map_err(serde::ser::Error::custom)?;
                 told["verified"] = json!(verified);
-                if let Some(beside) = beside {
-                    told["beside"] = serde_json::to_value(beside).map_err(serde::ser::Error::custom)?;
-                }
                 told.serialize(to)
             }
         }
@@ -165,25 +149,18 @@ impl Answer for Answered {
                 }
                 table.write(out)
             }
-            Answered::Beside(beside) => beside.write_text(out),
             Answered::Kept { record, shown, form } => match form {
                 Form::Text => terminal::write_kept(record, *shown, out),
                 Form::Page => out.write_all(page::html(record).as_bytes()),
             },
-            Answered::Taken { taken, shown, beside } => {
-                if let Some(beside) = beside {
-                    beside.write_text(out)?;
-                    writeln!(out)?;
-                }
-                terminal::write(taken, *shown, out)
-            }
+            Answered::Taken { taken, shown } => terminal::write(taken, *shown, out),
         }
     }
 
     fn exit_status(&self) -> ExitStatus {
         match self {
             Answered::Taken { taken, .. } => taken.exit_status(),
-            Answered::List | Answered::Beside(_) | Answered::Kept { .. } => ExitStatus::Success,
+            Answered::List | Answered::Kept { .. } => ExitStatus::Success,
         }
     }
 }

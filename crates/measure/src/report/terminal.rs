@@ -14,9 +14,9 @@ use crate::report::run::Taken;
 use crate::report::tally::Tally;
 use line::Line;
 
-pub(super) mod line;
+mod line;
 
-pub(super) const WIDTH: usize = 100;
+const WIDTH: usize = 100;
 
 /// Missed marks that are shown at most, in short.
 const MISSED: usize = 16;
@@ -358,7 +358,7 @@ fn row<const N: usize>(out: &mut dyn Write, columns: &[(usize, Align); N], cells
 }
 
 /// A sentence, broken between words so that it fits.
-pub(super) fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {
+fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {
     let sentence = Printable(sentence).to_string();
     let mut line = String::new();
     for word in sentence.split(' ') {

@@ -39,7 +39,7 @@ impl Line {
 }
 
 /// A number of three digits, with its unit.
-pub(in crate::report) fn short(value: f64, unit: &str) -> String {
+fn short(value: f64, unit: &str) -> String {
     let size = value.abs();
     let said = match size {
         _ if !value.is_finite() => return "-".into(),
