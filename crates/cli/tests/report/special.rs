@@ -78,9 +78,9 @@ fn our_log_is_compared_with_threads_that_write() {
     let parts = report("log-appends");
     // Two sizes with four loads, many threads, random moments; and one record alone.
     assert_eq!(parts.len(), 9);
-    for part in &parts {
+    for (number, part) in parts.iter().enumerate() {
         let against = part["against"].as_array().unwrap();
-        assert_eq!(against.len(), 2, "{part}");
+        assert_eq!(against.len(), if number == 8 { 1 } else { 2 }, "{part}");
         let judged = against.iter().flat_map(|peer| peer["marks"].as_array().unwrap()).chain(
             part["counts"]
                 .as_object()

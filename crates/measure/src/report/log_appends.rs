@@ -131,17 +131,12 @@ fn judge(turns: &Turns, marks: &[Mark], findings: &mut Findings) {
     }
 }
 
-/// One record alone, against nothing but its write: by a call that blocks, and by our engine.
+/// One record alone, against nothing but its write, by a call that blocks.
 fn alone(file: &Site, pace: Pace, findings: &mut Findings) -> Result<(), Failure> {
     let one = |name: &str, who: &str| side(file, pace, name.to_owned(), who, "--waiting 1", 256);
-    let bare = |peer: &str| Peer {
-        also: &[Figure::P50],
-        ..Peer::new(one(peer, &format!("--peer {peer}")), [])
-    };
+    let bare = Peer::new(one("bare", "--peer bare"), [Mark::at_most(Figure::P50, 1.08)]);
     let ours = one("256 bytes, a record alone", "--log");
-    let turns = findings.compare(pace.rounds, ours, ["bare", "bare-engine"].map(bare).into())?;
-    judge(&turns, &[Mark::at_most(Figure::P50, 1.08)], findings);
-    Ok(())
+    findings.compare(pace.rounds, ours, vec![bare]).map(drop)
 }
 
 #[cfg(test)]

@@ -12,12 +12,9 @@ use baio_stress::Measurement;
 
 use crate::figures::dd::Copy;
 use crate::figures::middle;
-use crate::latency::below::Below;
-use crate::latency::schedulers::Schedulers;
 use crate::report::comparison::{Peer, Side};
 use crate::report::files::settle;
 use crate::report::findings::Findings;
-use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::{Mark, cpu, rate};
 use crate::report::places::Site;
 use crate::report::setting::Setting;
@@ -44,8 +41,6 @@ const SIZES: [(u64, bool); 12] = [
 const DOCUMENTS: u64 = 16 * KIB;
 
 const DEPTH: u32 = 16;
-
-const SCHEDULERS: &str = "I/O schedulers";
 
 /// All of a side: bytes of a block, and bytes a second.
 type Curve = Vec<(u64, f64)>;
@@ -96,13 +91,6 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             findings.count(&said, &format!("near_peak_kib_{name}"), size as f64 / KIB as f64, None);
         }
     }
-    if setting.target.is_none() {
-        return with_each_scheduler(setting, findings);
-    }
-    findings.skip(
-        SCHEDULERS,
-        "a target is only read, and the loop device would be another one",
-    );
     Ok(())
 }
 
@@ -180,45 +168,6 @@ impl Reading<'_> {
         turns.peers().for_each(|(name, runs)| add(name, runs));
         Ok(())
     }
-}
-
-/// With each I/O scheduler, on a loop device of ours: never on the machine's own disk.
-fn with_each_scheduler(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let bytes = setting.either(16 << 20, 64 << 20).min(setting.working_set);
-    let image = Site::file(setting, "request-size.device", bytes)?;
-    let made = match missing(&[]) {
-        Some(reason) => Err(reason),
-        None => LoopDevice::over(&image.path),
-    };
-    let device = match made {
-        Ok(device) => device,
-        Err(reason) => {
-            findings.skip(SCHEDULERS, &reason);
-            return Ok(());
-        }
-    };
-    let below = Below::of(&device.path);
-    let schedulers = match Schedulers::take(&device.path.display().to_string(), &below) {
-        Ok(schedulers) => schedulers,
-        Err(failure) => {
-            findings.skip(SCHEDULERS, &failure.to_string());
-            return Ok(());
-        }
-    };
-    let (blocks_max, rounds) = setting.either((512, 1), (4096, 3));
-    let reading = Reading {
-        path: &device.path,
-        bytes,
-        blocks_max,
-        rounds,
-    };
-    schedulers.each(|name| {
-        let size = 16 * KIB;
-        let said = format!("blocks of 16 KiB, a loop device, scheduler {name}, baio dd, {DEPTH} in flight");
-        let ours = reading.side(&said, size, true, Some(DEPTH));
-        let dd = Peer::new(reading.side("dd, direct", size, true, None), []);
-        findings.compare(rounds, ours, vec![dd]).map(drop)
-    })
 }
 
 #[cfg(test)]

@@ -60,8 +60,6 @@ pub(crate) enum Peer {
     ThreadDirect,
     /// No log: each record alone by one write(2), O_DIRECT and O_DSYNC
     Bare,
-    /// The same by our engine, on --backend
-    BareEngine,
 }
 
 impl LogArgs {
@@ -77,7 +75,6 @@ impl Peer {
             Peer::ThreadFdatasync => "thread-fdatasync",
             Peer::ThreadDirect => "thread-direct",
             Peer::Bare => "bare",
-            Peer::BareEngine => "bare-engine",
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | `own.rs` | our own log, in the thread that appends or behind a service |
 //! | `stream.rs` | records gathered into batches, for the peers |
 //! | `thread.rs` | peers with a thread that writes: write and fdatasync, or one direct data-synchronous write |
-//! | `bare.rs` | peers that keep no log: one write for each record |
+//! | `bare.rs` | a peer that keeps no log: one write for each record |
 //! | `load.rs` | closed loop with one thread or many, open loop |
 //! | `show.rs` | what came out |
 
@@ -179,7 +179,7 @@ impl Who {
 
     /// Why it cannot be loaded so, if it cannot.
     fn refusal(self, load: &Load) -> Option<Refusal> {
-        let is_bare = matches!(self, Who::Peer(Peer::Bare | Peer::BareEngine));
+        let is_bare = matches!(self, Who::Peer(Peer::Bare));
         let one_thread_only = is_bare || matches!(self, Who::Log);
         match load {
             Load::Threads { .. } if one_thread_only => Some(Refusal {
@@ -214,16 +214,13 @@ impl Who {
                 let loaded = load.by_many(&writer, area.record)?;
                 finish(loaded, writer.end())
             }
-            Who::Peer(Peer::Bare) => one_by_one(bare::Blocking::new(area)?, area, load),
-            Who::Peer(Peer::BareEngine) => one_by_one(bare::ByEngine::new(area, backend)?, area, load),
+            Who::Peer(Peer::Bare) => {
+                let bare = bare::Bare::new(area)?;
+                let loaded = load.by_one(&bare, area.record)?;
+                finish(loaded, Ok(bare.end()))
+            }
         }
     }
-}
-
-fn one_by_one(by: impl bare::WriteOne, area: Area<'_>, load: Load) -> Result<Loaded, String> {
-    let bare = bare::Bare::new(by, area)?;
-    let loaded = load.by_one(&bare, area.record)?;
-    finish(loaded, Ok(bare.end()))
 }
 
 /// The batches are known at the end. A load that failed has none: nothing is waited for then.
