@@ -196,7 +196,7 @@ pub(crate) enum Command {
     Dd(DdOperands),
     /// Keep a file, a device or a segment busy, and measure it
     Stress(StressArgs),
-    /// Measure how long single requests take, and writes that are posted at once
+    /// Measure writes that are posted at once, and durable appends
     Latency(LatencyArgs),
     /// Measure storage by baio and by other programs in turn, and write the figures down as text, page and JSON
     Report(ReportArgs),

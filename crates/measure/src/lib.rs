@@ -13,7 +13,7 @@
 //! | `figures/` | the costs of a process; our sides (`stress`, workers) and fio's |
 //! | `figures/worker/` | sides of ours that no command has, each in a process of its own |
 //! | `../examples/` | those of them that are programs of their own, worth reading and running alone |
-//! | `latency/` | `baio latency`: single requests, writes posted at once, I/O schedulers |
+//! | `latency/` | `baio latency`: writes posted at once, I/O schedulers, durable appends |
 //! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
 //! A process of ours is this program again: with the words of a command line, or as `baio worker JOB`, for which
@@ -46,7 +46,7 @@ pub fn report(args: ReportArgs) -> Result<impl Answer, Failure> {
     report::run(args)
 }
 
-/// Measures how long single requests take, or many writes that are posted at once.
+/// Measures many writes that are posted at once, or durable appends.
 ///
 /// # Errors
 /// What was typed makes no sense, or something could not be set up. A request that fails is told in the answer.

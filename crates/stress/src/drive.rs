@@ -141,6 +141,7 @@ impl<'a, L: Reach> Driver<'a, L> {
     /// One time through: gather, hand over, reap. The time at its end; `None` when there is nothing left.
     fn step(&mut self, schedule: &mut Schedule<'_>, round: &mut Round, now: Instant) -> Option<Instant> {
         let batch = self.batch();
+        let now = self.rest(round, now);
         self.gather(schedule, round, now, batch);
         if !self.gathered.is_empty() {
             let then = self.hand_over(round);
@@ -172,6 +173,17 @@ impl<'a, L: Reach> Driver<'a, L> {
         let then = Instant::now();
         self.reap(round, then);
         Some(then)
+    }
+
+    /// Between one request and the next, where that is asked for. The time at its end.
+    fn rest(&self, round: &Round, now: Instant) -> Instant {
+        match self.job.interval {
+            Some(interval) if round.drawn > 0 && !round.over && self.under_way() == 0 => {
+                interrupt::pause(interval);
+                Instant::now()
+            }
+            _ => now,
+        }
     }
 
     fn batch(&self) -> usize {

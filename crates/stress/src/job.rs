@@ -33,6 +33,8 @@ pub(crate) struct Job {
     pub(crate) shared_memory: bool,
     /// Hand over and wait in one turn: a system call less, and no submit latency to measure.
     pub(crate) one_turn: bool,
+    /// Rest before each request, from the end of the one before: with one in flight.
+    pub(crate) interval: Option<Duration>,
     /// A segment through a service thread, which all lanes share; else each lane owns what it works on.
     pub(crate) service: bool,
     /// Files are dropped from the kernel's page cache before each stage.
@@ -279,6 +281,7 @@ impl Job {
             backend: Choice::Auto,
             shared_memory: false,
             one_turn: false,
+            interval: None,
             service: false,
             cold: false,
             read_percent: 50,

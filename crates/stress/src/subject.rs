@@ -1,8 +1,8 @@
-//! A file, a device or a segment for other commands that measure: looked at, protected and made as `stress` does it, and reached
-//! in the same ways, but request by request.
+//! A file, a device or a segment for other commands that write to measure: looked at, protected and made as `stress` does it, and
+//! reached in the same ways, but write by write.
 //!
 //! [`Ground::prepare`] asks whether the target may be written over and makes what is missing; [`Ground::open`] gives the [`Subject`] to
-//! which requests are handed.
+//! which writes are handed.
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,9 @@ use crate::target::{Reach, Target, buffers};
 /// Files that are made are written in requests of this many bytes.
 const FILL_BYTES: u64 = 4096;
 
+/// Bytes of each write, if nobody says.
+const WRITE_BYTES: u64 = 512;
+
 /// What is wanted of a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
@@ -33,14 +36,10 @@ pub struct Wish<'a> {
     pub command: &'static str,
     /// Where.
     pub target: &'a TypedTarget,
-    /// Will it be written over?
-    pub write: bool,
     /// Also a volume image, a device, somebody else's segment.
     pub force: bool,
-    /// Bytes of each request, as asked for.
+    /// Bytes of each write, as asked for. Without that, 512, or as many as the device asks for.
     pub request_size: Option<u64>,
-    /// Without that: so many, or as many as the device asks for.
-    pub request_size_default: u64,
     /// Requests that must fit into it side by side.
     pub requests: u64,
     /// Bytes that it must have, whatever the size of a request.
@@ -56,7 +55,6 @@ pub struct Wish<'a> {
 pub struct Ground {
     command: &'static str,
     objects: Objects,
-    write: bool,
     /// Bytes of it that are used.
     pub size: u64,
     /// Bytes of each request.
@@ -95,10 +93,10 @@ pub struct Reply {
 }
 
 impl Ground {
-    /// Looks at a target, and makes a file that is missing or too short, if it is to be written.
+    /// Looks at a target, and makes a file that is missing or too short.
     ///
     /// # Errors
-    /// It is missing and is only to be read; it may not be written over, does not fit what is asked, or cannot be made.
+    /// It may not be written over, does not fit what is asked, or cannot be made.
     pub fn prepare(wish: &Wish<'_>) -> Result<Ground, Failure> {
         if wish.request_size == Some(0) {
             return Err(Failure::usage(wish.command, "a request has at least one byte")
@@ -144,7 +142,7 @@ impl Ground {
         lanes[0].depth = manner.depth;
         let job = Job {
             lanes,
-            stages: vec![Stage::of(if self.write { Rw::RandomWrite } else { Rw::RandomRead })],
+            stages: vec![Stage::of(Rw::RandomWrite)],
             durability: manner.durability,
             backend: manner.backend.into(),
             ..Job::new(self.command, self.objects.clone(), self.request_size)
@@ -180,19 +178,14 @@ impl Subject {
         self.buffers.pop()
     }
 
-    /// Takes one back.
-    pub fn give_back(&mut self, memory: Memory) {
-        self.buffers.push(memory);
-    }
-
-    /// Queues a request; the kernel has it after the next turn.
+    /// Queues a write; the kernel has it after the next turn.
     ///
     /// # Errors
     /// There are more than there may be under way: the memory comes back.
-    pub fn start(&mut self, write: bool, offset: u64, memory: Memory, tag: u64) -> Result<(), Memory> {
+    pub fn start(&mut self, offset: u64, memory: Memory, tag: u64) -> Result<(), Memory> {
         let piece = Piece {
             offset,
-            write,
+            write: true,
             ..Piece::default()
         };
         self.target.start(&piece, memory, tag)
@@ -219,14 +212,13 @@ impl Subject {
         })
     }
 
-    /// What a request at `offset` that ended so has to say; `None` if it did all.
-    pub fn failure_of(&self, write: bool, offset: u64, result: Result<u32, Fault>) -> Option<Failure> {
-        let operation = if write { "write" } else { "read" };
+    /// What a write at `offset` that ended so has to say; `None` if it did all.
+    pub fn failure_of(&self, offset: u64, result: Result<u32, Fault>) -> Option<Failure> {
         let name = self.job.objects.name(0);
         match result {
             Ok(bytes) if u64::from(bytes) == self.job.request_size => None,
             Ok(bytes) => {
-                let said = format!("a {operation} of {} bytes ended after {bytes}", self.job.request_size);
+                let said = format!("a write of {} bytes ended after {bytes}", self.job.request_size);
                 let failure = Failure::new(self.job.command, "EIO", said).on(name).at(offset);
                 Some(
                     failure
@@ -235,7 +227,7 @@ impl Subject {
                 )
             }
             Err(fault) => {
-                let error = Error::new(operation, name.clone(), fault).at(offset);
+                let error = Error::new("write", name.clone(), fault).at(offset);
                 Some(Failure::from_storage(self.job.command, name, &error))
             }
         }
@@ -266,12 +258,9 @@ pub fn may_replace(command: &'static str, path: &Path) -> Result<(), Failure> {
 
 fn of_file(wish: &Wish<'_>, path: &Path) -> Result<Ground, Failure> {
     let place = Place::look(wish.command, path)?;
-    if place.kind == Kind::Missing && !wish.write {
-        return Err(nothing_to_read(wish.command, path));
-    }
     let size = size_of(wish, &place)?;
-    fits(wish, size, size, wish.request_size.unwrap_or(wish.request_size_default))?;
-    let claim = wish.write.then(|| place.claim(wish.command, wish.force)).transpose()?;
+    fits(wish, size, size, wish.request_size.unwrap_or(WRITE_BYTES))?;
+    let claim = place.claim(wish.command, wish.force)?;
     let objects = Objects::Files(vec![path.to_owned()]);
     let is_missing = place.kind == Kind::Missing;
     let mut filling = Job::new(wish.command, objects.clone(), FILL_BYTES);
@@ -288,25 +277,16 @@ fn of_file(wish: &Wish<'_>, path: &Path) -> Result<Ground, Failure> {
     let ground = Ground {
         command: wish.command,
         objects,
-        write: wish.write,
         size,
-        request_size: wish.request_size.unwrap_or(wish.request_size_default.max(least)),
+        request_size: wish.request_size.unwrap_or(WRITE_BYTES.max(least)),
         path: path.to_owned(),
-        _claim: claim,
+        _claim: Some(claim),
     };
     fits(wish, size, size, ground.request_size)?;
     if let Some(made) = made {
         made.stays();
     }
     Ok(ground)
-}
-
-/// A name that was mistyped shall not become a file.
-fn nothing_to_read(command: &'static str, path: &Path) -> Failure {
-    Failure::new(command, "ENOENT", "there is nothing to read")
-        .on(path.display().to_string())
-        .needing("a file, a device or a segment that exists, or a run that writes")
-        .cured_by("check the path, or make the file first")
 }
 
 /// A file that was made for a run that then turns out to make no sense goes again.
@@ -330,14 +310,10 @@ impl Drop for Made<'_> {
 fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> {
     let who = Identity::effective();
     let owner_uid = named.owner_uid(who);
-    if wish.write {
-        may_write_segment(wish.command, &named.typed, owner_uid, who, wish.force)?;
-    }
+    may_write_segment(wish.command, &named.typed, owner_uid, who, wish.force)?;
     let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
     let info = named.told(wish.command, info)?;
-    let request_size = wish
-        .request_size
-        .unwrap_or(wish.request_size_default.max(SEGMENT_BLOCK));
+    let request_size = wish.request_size.unwrap_or(SEGMENT_BLOCK);
     let ground = Ground {
         command: wish.command,
         objects: Objects::Segment(SegmentPath {
@@ -348,7 +324,6 @@ fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> 
             owner_uid,
             name: named.name.clone(),
         }),
-        write: wish.write,
         size: wish.size.unwrap_or(info.size_bytes),
         request_size,
         path: named.volume.clone(),
@@ -401,7 +376,7 @@ fn size_of(wish: &Wish<'_>, place: &Place) -> Result<u64, Failure> {
     let shown = place.path.display().to_string();
     match (place.kind, wish.size) {
         (Kind::Missing, size) => {
-            let each = wish.request_size.unwrap_or(wish.request_size_default).max(FILL_BYTES);
+            let each = wish.request_size.unwrap_or(WRITE_BYTES).max(FILL_BYTES);
             let needed = wish.requests.saturating_mul(each).max(FILL_BYTES);
             // What is made is written in whole blocks.
             let size = size.unwrap_or(wish.size_default.max(needed));
@@ -412,9 +387,9 @@ fn size_of(wish: &Wish<'_>, place: &Place) -> Result<u64, Failure> {
             .needing("--size")
             .cured_by("say with --size how large it is to be")),
         (Kind::File | Kind::Device, None) => Ok(place.size),
-        (Kind::File, Some(asked)) if wish.write => Ok(asked),
-        (Kind::File | Kind::Device, Some(asked)) if asked <= place.size => Ok(asked),
-        (Kind::File | Kind::Device, Some(asked)) => {
+        (Kind::File, Some(asked)) => Ok(asked),
+        (Kind::Device, Some(asked)) if asked <= place.size => Ok(asked),
+        (Kind::Device, Some(asked)) => {
             let said = format!(
                 "it has {}, and --size asks for {}",
                 format_size(place.size),
@@ -423,7 +398,7 @@ fn size_of(wish: &Wish<'_>, place: &Place) -> Result<u64, Failure> {
             Err(Failure::usage(wish.command, said)
                 .on(shown)
                 .needing("a --size that fits")
-                .cured_by("leave out --size, or make the file larger first"))
+                .cured_by("leave out --size"))
         }
     }
 }

@@ -42,7 +42,7 @@ fn messages_that_cannot_be_written_change_nothing() {
     place.write("f", &[1; 64 << 10]);
     for line in [
         "stress new --rw write --size 64K --once",
-        "latency new --write --size 64K --count 3 --interval 0s",
+        "latency new --size 64K --writes 3",
         "report --quick --working-set 4M --only segments --out out",
         "report --resume --quick --working-set 4M --only segments --out again",
     ] {
@@ -103,7 +103,7 @@ fn a_limit_of_file_sizes_ends_nothing() {
         "create vol#b --size 1M --json",
         "resize vol#a --size 2M --json",
         "stress out --rw write --size 1M --once --json",
-        "latency new --write --size 1M --count 3 --interval 0s --json",
+        "latency new --size 1M --writes 3 --json",
     ] {
         let told = place.shell(&format!("ulimit -f 128; exec {BAIO} {line}"));
         assert_eq!(told.status(), 1, "{line}");

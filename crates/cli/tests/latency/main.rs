@@ -1,4 +1,4 @@
-//! `baio latency`: single requests and appends, beside peers.
+//! `baio latency`: writes posted at once, and appends beside peers.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -6,5 +6,4 @@ mod support;
 mod appends;
 mod refusals;
 mod schedulers;
-mod single;
 mod writes;

@@ -265,7 +265,7 @@ fn what_needs_the_volume_itself_says_so() {
         "check unix:s --repair",
         "format unix:s --size 1M",
         "resize unix:s --size 32M",
-        "latency unix:s#a --count 1",
+        "latency unix:s#a --writes 1",
         "metrics unix:s",
         "serve unix:s --socket other",
     ] {

@@ -336,7 +336,6 @@ fn the_name_of_a_target_cannot_steer_a_terminal() {
     for words in [
         &["stress", name, "--size", "64K", "--rw", "write", "--once"][..],
         &["stress", name, "--runtime", "1ms"],
-        &["latency", name, "--count", "1", "--interval", "0s"],
         &["latency", name, "--writes", "2"],
     ] {
         let mut child = place.spawn(support::BAIO, words);
@@ -364,4 +363,13 @@ fn filling_up_begins_behind_what_exists() {
         assert_eq!(after.len(), 1 << 20);
         support::assert_same(&before[4096..], &after[4096..5000], "what lay behind the only request");
     }
+}
+
+#[test]
+fn one_request_after_a_rest_and_then_the_next() {
+    let place = Place::new();
+    place.write("f", &[7; 64 << 10]);
+    let told = stress(&place, "f --interval 100us --io-size 20K");
+    assert_eq!((&told["requests"], &told["in_flight_max"]), (&5.into(), &1.into()));
+    assert_eq!(told["depth"], 1);
 }

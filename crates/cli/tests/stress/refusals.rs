@@ -130,6 +130,8 @@ fn command_lines_that_make_no_sense() {
         ("stress vol#b --service", 1, "ENOENT"),
         ("stress f --service", 2, "EUSAGE"),
         ("stress f --cold", 2, "EUSAGE"),
+        ("stress f --interval 1ms --depth 2", 2, "EUSAGE"),
+        ("stress f --interval 5", 2, "EUSAGE"),
         ("stress f --cold --mode uncached", 2, "EUSAGE"),
         ("stress vol#a --cold", 2, "EUSAGE"),
         ("stress vol#a --files 2", 2, "EUSAGE"),

@@ -1,9 +1,7 @@
 //! `baio latency` as typed.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use baio_console::duration::parse_duration;
 use baio_console::size::Size;
 use baio_console::target::TypedTarget;
 use baio_stress::Backend;
@@ -14,16 +12,14 @@ use super::log::args::LogArgs;
 /// `baio latency`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One request at a time, direct: 4 KiB are read at random places, 100 times. With --writes N it is another test: N writes of 512 bytes,
-posted as fast as possible into a queue that holds all of them, each stamped when it is enqueued and when it is known complete.
-With --log or --peer NAME a third: small durable records, appended to a log.
-A run that writes overwrites its target, by the rules of `baio stress`: an existing file or a segment of mine without asking, a volume
+With --writes N: N writes of 512 bytes, posted as fast as possible into a queue that holds all of them, each stamped when it is enqueued
+and when it is known complete. With --log or --peer NAME: small durable records, appended to a log.
+It overwrites its target, by the rules of `baio stress`: an existing file or a segment of mine without asking, a volume
 image or a device or somebody else's segment only with --force. It makes a file that is missing, really written, which stays.
 Exit status: 1 a request failed.
 
 Examples:
-  baio latency /tmp/file
-  baio latency /tmp/vol#log --write --durable --count 1000 --interval 0s
+  baio latency /tmp/file --writes 1000
   baio latency /dev/loop0 --writes 1000 --force --csv writes.csv
   baio latency /dev/loop0 --writes 1000 --force --schedulers --csv schedulers.csv
   baio latency /tmp/log --log --peer thread-direct --waiting 64")]
@@ -31,20 +27,11 @@ pub struct LatencyArgs {
     /// The file, device or segment
     #[arg(value_name = "TARGET")]
     pub(super) target: TypedTarget,
-    /// Write single requests instead of reading
-    #[arg(long, conflicts_with = "writes")]
-    pub(super) write: bool,
-    /// Each write is data-durable when it completes; with --writes that is so wherever it makes a difference
-    #[arg(long)]
+    /// Each write is data-durable when it completes, also where it makes no difference
+    #[arg(long, requires = "writes")]
     pub(super) durable: bool,
-    /// How many single requests
-    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "writes", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(super) count: u64,
-    /// Time from the end of a single request to the beginning of the next
-    #[arg(long, value_name = "TIME", default_value = "10ms", conflicts_with = "writes", value_parser = parse_duration)]
-    pub(super) interval: Duration,
-    /// Bytes of each request [default: 4K, with --writes 512; more where the device has larger blocks]
-    #[arg(long, visible_alias = "bs", value_name = "SIZE")]
+    /// Bytes of each write [default: 512, more where the device has larger blocks]
+    #[arg(long, visible_alias = "bs", value_name = "SIZE", requires = "writes")]
     pub(super) request_size: Option<Size>,
     /// Post so many writes at once, and stamp each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WRITES_MAX))]

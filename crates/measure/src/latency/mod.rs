@@ -1,10 +1,9 @@
-//! `baio latency`: how long single requests take, when writes that are posted at once are known complete (seed 003), and how long a small
-//! record takes to be durable, and known to be (seed 002).
+//! `baio latency`: when writes that are posted at once are known complete (seed 003), and how long a small record takes to be durable, and
+//! known to be (seed 002).
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `args.rs` | what is typed |
-//! | `single.rs` | one request at a time |
 //! | `posted.rs` | seed 003's test: many writes, two times of each |
 //! | `schedulers.rs` | that test with each I/O scheduler of the device, and the guard that puts the old one back |
 //! | `log/` | seed 002's question: durable appends, by those who keep a log |
@@ -27,7 +26,6 @@ mod posted;
 pub(crate) mod schedulers;
 mod sheet;
 mod show;
-mod single;
 
 use args::LatencyArgs;
 
@@ -40,7 +38,6 @@ const SIZE_DEFAULT: u64 = 64 << 20;
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Told {
-    Single(Box<single::Told>),
     Posted(Box<posted::Told>),
     Log(Box<log::Told>),
 }
@@ -53,7 +50,10 @@ pub(crate) fn run(args: LatencyArgs) -> Result<Told, Failure> {
     }
     match args.writes {
         Some(writes) => posted::run(&args, writes).map(|told| Told::Posted(told.into())),
-        None => single::run(&args).map(|told| Told::Single(told.into())),
+        None => Err(Failure::usage(COMMAND, "nothing is to be measured")
+            .on(args.target.to_string())
+            .needing("--writes N, --log or --peer NAME")
+            .cured_by("add one of them; `baio stress TARGET --interval 10ms` tells how long single requests take")),
     }
 }
 
@@ -68,7 +68,6 @@ fn mode(name: &'static str) -> &'static str {
 impl Told {
     fn answer(&self) -> &dyn Shown {
         match self {
-            Told::Single(told) => &**told,
             Told::Posted(told) => &**told,
             Told::Log(told) => &**told,
         }

@@ -104,10 +104,8 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
     let ground = Ground::prepare(&Wish {
         command: COMMAND,
         target: &args.target,
-        write: true,
         force: args.force,
         request_size: args.request_size.map(|size| size.bytes()),
-        request_size_default: 512,
         requests: if args.same_block { 1 } else { writes.into() },
         bytes_min: 0,
         size: args.size.map(|size| size.bytes()),
@@ -215,7 +213,7 @@ impl Posting {
                 return Err(Failure::new(COMMAND, "ENOMEM", "there is no buffer for each write"));
             };
             self.times[index].enqueued = self.begun.elapsed();
-            let started = subject.start(true, self.times[index].offset, memory, index as u64);
+            let started = subject.start(self.times[index].offset, memory, index as u64);
             if started.is_err() {
                 return Err(Failure::new(COMMAND, "EAGAIN", "the queue does not hold all writes"));
             }
@@ -239,7 +237,7 @@ impl Posting {
             times.known = now;
             times.batch = self.batches;
             self.left -= 1;
-            if let Some(failure) = subject.failure_of(true, times.offset, reply.result) {
+            if let Some(failure) = subject.failure_of(times.offset, reply.result) {
                 times.failed = true;
                 self.failure.get_or_insert(failure);
             }

@@ -26,6 +26,7 @@ Exit status: 1 a request failed, 3 a block did not verify, 4 a threshold was mis
 Examples:
   baio stress /tmp/file --size 1G --rw write --once
   baio stress /tmp/file
+  baio stress /tmp/file --interval 10ms --io-size 400K
   baio stress /tmp/vol#log --rw randwrite --request-size 16K --durability data --json
   baio stress /tmp/file --stages write,read,randwrite,randread --size 256M --verify
   baio stress /dev/loop0 --rw randread --depth 1 --runtime 10s --max-p99 500us")]
@@ -102,6 +103,9 @@ pub struct StressArgs {
     /// Submit and wait in one turn: one system call less; the submit latency is then not measured
     #[arg(long)]
     pub(crate) one_turn: bool,
+    /// Rest from the end of each request to the beginning of the next; one is in flight then
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) interval: Option<Duration>,
     /// Reach the segment through a service thread, which owns the volume and which all --threads share
     #[arg(long)]
     pub(crate) service: bool,
@@ -131,7 +135,8 @@ const DEPTH_DEFAULT: u32 = 32;
 impl StressArgs {
     /// Requests that each thread keeps in flight.
     pub(crate) fn depth(&self) -> u32 {
-        self.depth.unwrap_or_else(|| {
+        let one = self.interval.map(|_| 1);
+        self.depth.or(one).unwrap_or_else(|| {
             let each = self.request_size.bytes().saturating_mul(u64::from(self.threads));
             Room::here().buffers(each, DEPTH_DEFAULT)
         })

@@ -127,6 +127,13 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
             "make one of them smaller",
         ),
         (
+            args.interval.is_some() && (args.depth() > 1 || args.threads > 1),
+            "a rest is between a request and the next".to_owned(),
+            "--interval",
+            "--depth 1 and --threads 1",
+            "leave out --depth and --threads, or --interval",
+        ),
+        (
             has_contexts && args.once,
             "ranges that overlap touch blocks more than once".to_owned(),
             "--once",
@@ -432,6 +439,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>) -> Re
         backend: args.backend.into(),
         shared_memory: args.shared_memory,
         one_turn: args.one_turn,
+        interval: args.interval,
         service: args.service,
         cold: args.cold,
         read_percent: args.read_percent,

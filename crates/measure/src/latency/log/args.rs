@@ -11,7 +11,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 #[command(group(ArgGroup::new("appends").args(["log", "peers"]).multiple(true)))]
 pub(crate) struct LogArgs {
     /// Append durable records to a log of ours, which is made in the target; all that is there is lost
-    #[arg(long, conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
+    #[arg(long, conflicts_with = "writes")]
     pub(super) log: bool,
     /// The log behind a service thread, as with --threads; without it, it is driven by the thread that appends
     #[arg(long, requires = "log")]
@@ -29,7 +29,7 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "SIZE", requires = "log")]
     pub(super) batch_max: Option<Size>,
     /// Append durable records to a writer of this sort; several take turns
-    #[arg(long = "peer", value_name = "NAME", conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
+    #[arg(long = "peer", value_name = "NAME", conflicts_with = "writes")]
     pub(super) peers: Vec<Peer>,
     /// Closed loop: one thread keeps so many records waiting to become durable [default: 8]
     #[arg(long, value_name = "N", requires = "appends", conflicts_with_all = ["threads", "rate"], value_parser = clap::value_parser!(u32).range(1..=65_536))]

@@ -71,10 +71,8 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     let ground = Ground::prepare(&Wish {
         command: COMMAND,
         target: &args.target,
-        write: true,
         force: args.force,
         request_size: None,
-        request_size_default: 512,
         requests: 1,
         // Room for a few batches.
         bytes_min: 4 * stream::batch_bytes(record as usize) as u64,
