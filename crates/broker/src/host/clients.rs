@@ -4,16 +4,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use baio_engine::Errno;
 use baio_ring::SessionMemory;
-use baio_words::Identity;
 use baio_words::entry::Limits;
 use baio_words::session::{
     Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, FromClient, GOES_ON, Hello, VERSION, Welcome,
 };
+use baio_words::{Identity, Sight};
 
 use super::account::{Account, Accounts, Charge, Kind};
 use super::deal::Good;
 use super::far::{Far, Handles};
-use super::questions::sees_whole;
 use super::rules::May;
 use super::session::{Bound, Open, Rest, Session, failed};
 use super::sockets::{self, Heard};
@@ -200,7 +199,8 @@ impl Broker {
     }
 
     fn free_place(&mut self, owner: usize, who: &Identity) -> std::result::Result<Charge, String> {
-        let is_owner = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw() || sees_whole(&self.core, *who);
+        let is_owner =
+            who.uid == 0 || who.uid == rustix::process::geteuid().as_raw() || self.core.sight(*who) == Sight::Whole;
         let places = self.accounts.places(is_owner);
         if self.accounts.held_in_all(Kind::Places) >= places {
             let all = self.accounts.limit(Kind::Places).in_all;
@@ -460,7 +460,7 @@ fn welcome(
     let fd = memory.region().fd().try_clone_to_owned();
     let fd = fd.map_err(|error| refused(Errno::of(&error)))?;
     let layout = *memory.layout();
-    let info = core.volume_info().map_err(|_| refused(Errno::EIO))?;
+    let block_size = core.block_size().map_err(|_| refused(Errno::EIO))?;
     // Who has one handle that was handed on cannot get it again: it goes with the session of who handed it on.
     let known = match session.bound {
         Some(_) => FEATURE_LOGS,
@@ -480,7 +480,7 @@ fn welcome(
         arena_bytes: layout.arena_bytes,
         volume: options.name.clone(),
         cached: core.cache_stats().is_some(),
-        block_size: info.block_size,
+        block_size,
     };
     let handles = Handles::new(options.handles_max as usize, core.number());
     let limits = Limits {

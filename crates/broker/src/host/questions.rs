@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use baio_engine::Errno;
-use baio_storage::{Core, Error, Fault, Result};
+use baio_storage::{Error, Fault, Result};
 use baio_words::session::{Answer, Question, StatusWords};
-use baio_words::{Identity, Right};
+use baio_words::{Right, Sight};
 
 use super::Broker;
 use super::account::{Charge, Kind};
@@ -37,7 +37,7 @@ impl Broker {
         let refusal = if !self.options.rules.of(&session.who).ask(&question) {
             let need = "a rule of the broker's that allows it";
             Some(failed(Errno::EACCES, name, need, "ask whoever runs the broker"))
-        } else if question.right() == Right::Upkeep && !sees_whole(&self.core, session.who) {
+        } else if question.right() == Right::Upkeep && self.core.sight(session.who) == Sight::Own {
             // A core packs anybody's own segments. What it tells of free space is for who may see the whole volume, and so is the device's time.
             let fault = Fault::Access { uid: session.who.uid };
             Some(self.names.failed(&Error::new(name, self.core.volume_name(), fault)))
@@ -310,11 +310,6 @@ fn kind_of(question: &Question) -> Option<Kind> {
         Question::OpenKnown { .. } | Question::List => Some(Kind::Walks),
         _ => (question.right() == Right::Change).then_some(Kind::Changes),
     }
-}
-
-/// Is it uid 0, or the user that the volume's file belongs to? A core asks that itself for a freeze, a check and others' quotas.
-pub(super) fn sees_whole(core: &Core, who: Identity) -> bool {
-    core.volume_view(who).is_ok_and(|view| view.whole.is_some())
 }
 
 /// What a client is told.

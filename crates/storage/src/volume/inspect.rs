@@ -166,7 +166,7 @@ fn measure(engine: &mut Engine, device: &Device) -> Result<VolumeInfo> {
     let superblock = chosen.believed();
     let contents = contents(engine, device, &superblock)?;
     let segments = contents.accounts.segments();
-    let mut info = volume_info(&superblock, device.size()?, &contents.free, segments);
+    let mut info = volume_info(&superblock, device.size()?, Some(&contents.free), segments);
     info.warnings = contents.warnings;
     info.warnings.extend(chosen.mixed.as_ref().map(|_| MIXED.to_owned()));
     Ok(info)
@@ -206,7 +206,7 @@ fn gather(
     let mut info = volume_info(
         &superblock,
         device.size()?,
-        &contents.free,
+        Some(&contents.free),
         contents.accounts.segments(),
     );
     info.warnings = contents.warnings;
@@ -263,10 +263,11 @@ impl Listing {
     }
 }
 
+/// Without the blocks that are free nothing is said of them.
 pub(crate) fn volume_info(
     superblock: &Superblock,
     device_bytes: u64,
-    free: &crate::segment::free_set::FreeSet,
+    free: Option<&crate::segment::free_set::FreeSet>,
     segments: u64,
 ) -> VolumeInfo {
     let geometry = superblock.geometry();
@@ -278,8 +279,8 @@ pub(crate) fn volume_info(
         size_bytes: bytes(geometry.data_blocks),
         size_bytes_max: bytes(geometry.data_blocks_max),
         device_bytes,
-        free_bytes: bytes(free.free_blocks()),
-        largest_free_bytes: bytes(free.largest_free_run().1),
+        free_bytes: free.map_or(0, |free| bytes(free.free_blocks())),
+        largest_free_bytes: free.map_or(0, |free| bytes(free.largest_free_run().1)),
         segments,
         segments_max: geometry.segments_max,
         clean: superblock.is_clean(),

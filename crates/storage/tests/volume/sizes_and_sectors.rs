@@ -5,9 +5,10 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Instant;
 
 use baio_engine::Error as EngineError;
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, ResizeOptions};
+use baio_storage::{Access, Core, CreateOptions, Fault, Format, Identity, ResizeOptions, Sight};
 
 use crate::harness::loop_device::Loop;
 use crate::harness::{BLOCK, ME, Random, config, create, open, open_write, read, sync, write};
@@ -213,4 +214,33 @@ fn a_device_has_the_size_that_it_has() {
     let mut core = Core::open(&device.0, &config()).unwrap();
     create(&mut core, "all", info.size_bytes);
     core.close().unwrap();
+}
+
+/// A broker asks so for each client that connects, and answers so whoever wants to know: of what is free only who is shown it waits for a look at
+/// all of it.
+#[test]
+fn who_sees_its_own_waits_for_no_walk_through_what_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    let format = Format {
+        size_bytes: Some(8 * TIB),
+        segments: Some(64),
+        ..Format::default()
+    };
+    Core::format(&path, &format).unwrap();
+    let core = open(&path);
+    let owner = Identity::effective();
+    let other = Identity::new(owner.uid + 1, owner.gid + 1);
+    assert_eq!((core.sight(owner), core.sight(other)), (Sight::Whole, Sight::Own));
+    let least = |who| {
+        let took = (0..8).map(|_| {
+            let since = Instant::now();
+            let view = core.volume_view(who).unwrap();
+            assert_eq!(view.whole.is_some(), who == owner);
+            since.elapsed()
+        });
+        took.min().unwrap()
+    };
+    let (whole, own) = (least(owner), least(other));
+    assert!(20 * own < whole, "{own:?} for its own, {whole:?} for all");
 }
