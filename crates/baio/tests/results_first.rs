@@ -1,6 +1,6 @@
 //! The promise: the compiler does not let a failure go unread, nor a buffer be used while the kernel has it, nor a local link
-//! leave its thread. Each program of `compile_fail/` must not compile, for the reason in the file beside it; those of
-//! `compile_pass/` do the same rightly.
+//! leave its thread. No function of the programs of `compile_fail/` must compile, each for its reason in the file beside it; those of
+//! `compile_pass/` do the same rightly. What the compiler finds in one pass stands in one program: each takes seconds.
 //!
 //! What the compiler says changes from one to the next, so they are compared under one of them. The reasons are written anew
 //! by `TRYBUILD=overwrite cargo test -p baio --test results_first`, with that one.
