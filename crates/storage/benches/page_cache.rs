@@ -39,10 +39,7 @@ fn beside_a_device(pages: usize, durability: Option<Durability>) -> f64 {
     const UNDER_WAY: u64 = 8;
     const TIMES: u64 = 100_000;
     let arena = Arena::new(FRAMES * PAGE).expect("memory");
-    let config = CacheConfig {
-        bytes: FRAMES * PAGE,
-        ..CacheConfig::default()
-    };
+    let config = CacheConfig::of_size(FRAMES * PAGE);
     let mut cache = Cache::new(&arena, config).expect("a cache");
     let size = 16 * FRAMES * PAGE;
     let object = cache.add(size as u64, 0);

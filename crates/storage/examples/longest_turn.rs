@@ -36,9 +36,8 @@ fn main() -> Result<(), Failure> {
 
 fn measure(path: &Path, (bytes, segments): (u64, u64), backend: Choice) -> Result<(), Failure> {
     let format = Format {
-        size_bytes: Some(bytes * 2 + segments * 3 * 8192 + (1 << 30)),
         segments: Some(segments + 100),
-        ..Format::default()
+        ..Format::of_size(bytes * 2 + segments * 3 * 8192 + (1 << 30))
     };
     Core::format(path, &format)?;
     let config = Config {

@@ -129,6 +129,17 @@ pub struct CacheConfig {
     pub log_distance_max: u64,
 }
 
+impl CacheConfig {
+    /// A cache with a budget of so many bytes.
+    #[must_use]
+    pub fn of_size(bytes: usize) -> CacheConfig {
+        CacheConfig {
+            bytes,
+            ..CacheConfig::default()
+        }
+    }
+}
+
 impl Default for CacheConfig {
     fn default() -> CacheConfig {
         CacheConfig {

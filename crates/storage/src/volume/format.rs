@@ -51,6 +51,17 @@ impl Default for Format {
     }
 }
 
+impl Format {
+    /// A volume of so many bytes.
+    #[must_use]
+    pub fn of_size(bytes: u64) -> Format {
+        Format {
+            size_bytes: Some(bytes),
+            ..Format::default()
+        }
+    }
+}
+
 /// Formats `path`, which is made if it is missing and a size is given.
 ///
 /// # Errors

@@ -15,10 +15,7 @@ use crate::harness::{self, BLOCK, open_simulated, run, simulated_disk, start, sy
 const PAGES: usize = 64;
 
 fn config(frames: usize) -> CacheConfig {
-    CacheConfig {
-        bytes: frames * BLOCK,
-        ..CacheConfig::default()
-    }
+    CacheConfig::of_size(frames * BLOCK)
 }
 
 /// A file whose pages are filled with their numbers.
@@ -38,10 +35,7 @@ fn opened(path: &Path, frames: usize) -> (Core, Handle) {
 
 /// A core with a cache, and a simulated disk beside a volume that nobody uses.
 fn simulated(disk: &Disk, frames: usize) -> (Core, Handle) {
-    let volume = simulated_disk(&Format {
-        size_bytes: Some(1 << 20),
-        ..Format::default()
-    });
+    let volume = simulated_disk(&Format::of_size(1 << 20));
     let mut core = open_simulated(&volume);
     core.use_cache(&config(frames)).unwrap();
     let handle = core.add_file(File::simulated(disk, "disk"), Access::Write);
@@ -523,10 +517,7 @@ fn a_policy_of_ones_own_serves_and_is_refused_where_it_is_wrong() {
 
 /// A volume with a segment of ten pages, its disk, and a core with a cache.
 fn with_segment() -> (Core, Handle) {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(8 << 20),
-        ..Format::default()
-    });
+    let disk = simulated_disk(&Format::of_size(8 << 20));
     let mut core = open_simulated(&disk);
     core.use_cache(&config(16)).unwrap();
     harness::create(&mut core, "data", 10 * BLOCK as u64);

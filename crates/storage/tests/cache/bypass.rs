@@ -480,10 +480,7 @@ fn a_delete_and_a_shrink_wait_for_it_and_nobody_reads_the_next_owners_bytes() {
 
 #[test]
 fn across_the_mark_of_a_stopped_move_it_goes_through_frames() {
-    let disk = harness::simulated_disk(&baio_storage::Format {
-        size_bytes: Some(16 << 20),
-        ..Default::default()
-    });
+    let disk = harness::simulated_disk(&baio_storage::Format::of_size(16 << 20));
     let mut core = harness::open_simulated(&disk);
     core.use_cache(&cache_of(64)).unwrap();
     create(&mut core, "data", 600 * B);

@@ -16,10 +16,7 @@ const PAGES: usize = 64;
 
 /// A core with a cache, and a database under a gate of its own on each disk.
 fn databases(disks: &[&Disk]) -> (Core, Vec<(Handle, GateId)>) {
-    let volume = simulated_disk(&Format {
-        size_bytes: Some(1 << 20),
-        ..Format::default()
-    });
+    let volume = simulated_disk(&Format::of_size(1 << 20));
     let mut core = open_simulated(&volume);
     let bytes = 16 * BLOCK;
     core.use_cache(&CacheConfig {

@@ -21,10 +21,7 @@ fn turns(mode: Mode) -> Vec<(usize, bool)> {
         ..harness::config()
     })
     .unwrap();
-    let cache = CacheConfig {
-        bytes: 2 << 20,
-        ..CacheConfig::default()
-    };
+    let cache = CacheConfig::of_size(2 << 20);
     core.use_cache(&cache).unwrap();
     let handle = core.open_file(&path, &Open::read()).unwrap();
     // In no order, and less than what makes the cache hand its reads to the engine at once.

@@ -22,10 +22,7 @@ struct World {
 impl World {
     /// So many objects; every so manieth has a dirty page.
     fn new(count: usize, dirty: usize) -> World {
-        let config = CacheConfig {
-            bytes: FRAMES * PAGE,
-            ..CacheConfig::default()
-        };
+        let config = CacheConfig::of_size(FRAMES * PAGE);
         let mut cache = Cache::new(&Arena::new(FRAMES * PAGE).unwrap(), config).unwrap();
         let objects: Vec<ObjectId> = (0..count).map(|_| cache.add(OBJECT_PAGES * P, 0)).collect();
         let memory = Some(Arena::new(PAGE).unwrap().buffer(PAGE).unwrap().into());

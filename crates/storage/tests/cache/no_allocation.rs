@@ -123,10 +123,7 @@ fn a_pinned_hit_allocates_nothing_and_is_no_request() {
         ..Config::default()
     };
     let mut core = Core::new(&config).unwrap();
-    let cache = CacheConfig {
-        bytes: 128 * PAGE,
-        ..CacheConfig::default()
-    };
+    let cache = CacheConfig::of_size(128 * PAGE);
     core.use_cache(&cache).unwrap();
     let handle = core.open_file(&path, &Open::write()).unwrap();
     for page in 0..64 {

@@ -25,10 +25,7 @@ struct World {
 
 impl World {
     fn new(frames: usize) -> World {
-        let config = CacheConfig {
-            bytes: frames * PAGE,
-            ..CacheConfig::default()
-        };
+        let config = CacheConfig::of_size(frames * PAGE);
         let mut cache = Cache::new(&Arena::new(frames * PAGE).unwrap(), config).unwrap();
         let object = cache.add(FILE * P, 2 << 20);
         let requests = Arena::new(4 << 20).unwrap();

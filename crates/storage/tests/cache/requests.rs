@@ -17,10 +17,7 @@ const PAGES: usize = 64;
 const SIZE: usize = PAGES * BLOCK;
 
 fn small_cache() -> CacheConfig {
-    CacheConfig {
-        bytes: 16 * BLOCK,
-        ..CacheConfig::default()
-    }
+    CacheConfig::of_size(16 * BLOCK)
 }
 
 fn file_of(dir: &Path, bytes: usize) -> std::path::PathBuf {
@@ -39,10 +36,7 @@ fn opened(path: &Path) -> (Core, Handle) {
 
 /// The same on a simulated disk, beside a volume that nobody uses.
 fn simulated(disk: &Disk) -> (Core, Handle) {
-    let volume = simulated_disk(&Format {
-        size_bytes: Some(1 << 20),
-        ..Format::default()
-    });
+    let volume = simulated_disk(&Format::of_size(1 << 20));
     let mut core = open_simulated(&volume);
     core.use_cache(&small_cache()).unwrap();
     let handle = core.add_file(File::simulated(disk, "disk"), Access::Write);
@@ -188,10 +182,7 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
         matches!(error.fault, Fault::NoCache) && error.cure().unwrap().contains("with_cache"),
         "{error}"
     );
-    let too_large = CacheConfig {
-        bytes: 1 << 40,
-        ..CacheConfig::default()
-    };
+    let too_large = CacheConfig::of_size(1 << 40);
     assert_eq!(core.use_cache(&too_large).unwrap_err().code(), "ENOBUFS");
     core.use_cache(&small_cache()).unwrap();
     assert_eq!(core.use_cache(&small_cache()).unwrap_err().code(), "EEXIST");

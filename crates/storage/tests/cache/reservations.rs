@@ -29,10 +29,7 @@ struct World {
 }
 
 fn config(frames: u64) -> CacheConfig {
-    CacheConfig {
-        bytes: frames as usize * PAGE,
-        ..CacheConfig::default()
-    }
+    CacheConfig::of_size(frames as usize * PAGE)
 }
 
 impl World {

@@ -67,10 +67,7 @@ fn a_sound_volume_is_sound_while_it_is_used() {
 /// A mirror that lost its last write is no crash's trace while the volume serves: its owner has written it.
 #[test]
 fn what_is_wrong_is_named() {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(VOLUME),
-        ..Format::default()
-    });
+    let disk = simulated_disk(&Format::of_size(VOLUME));
     let mut core = harness::open_simulated(&disk);
     for nth in 0..10 {
         create(&mut core, &format!("s{nth}"), 8 * BLOCK as u64);

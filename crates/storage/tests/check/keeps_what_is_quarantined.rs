@@ -10,10 +10,7 @@ use crate::harness::images::{find, forget_clean_close, state_of, superblock, tam
 use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
 
 fn small_disk() -> Disk {
-    simulated_disk(&Format {
-        size_bytes: Some(2 << 20),
-        ..Format::default()
-    })
+    simulated_disk(&Format::of_size(2 << 20))
 }
 
 /// Makes everything that is free somebody's, and with that zero.

@@ -14,10 +14,7 @@ const BYTES: u64 = BLOCKS * BLOCK as u64;
 /// Runs `take` on a volume where "old" was deleted, whose blocks lie behind those of the older "a"; then "old" comes back. "a"
 /// keeps its bytes.
 fn comes_back(take: impl FnOnce(&mut Core)) -> Disk {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(2 << 20),
-        ..Format::default()
-    });
+    let disk = simulated_disk(&Format::of_size(2 << 20));
     let mut core = open_simulated(&disk);
     create(&mut core, "a", BYTES);
     create(&mut core, "old", BYTES);

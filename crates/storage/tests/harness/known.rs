@@ -22,10 +22,7 @@ pub(crate) enum World {
 
 impl World {
     pub(crate) fn simulated() -> World {
-        let disk = simulated_disk(&Format {
-            size_bytes: Some(VOLUME),
-            ..Format::default()
-        });
+        let disk = simulated_disk(&Format::of_size(VOLUME));
         disk.set_profile(Profile::Flash(Flash::default()));
         World::Simulated(disk)
     }

@@ -13,18 +13,12 @@ pub(crate) const B: u64 = BLOCK as u64;
 
 /// A cache of so many pages.
 pub(crate) fn cache_of(pages: usize) -> CacheConfig {
-    CacheConfig {
-        bytes: pages * BLOCK,
-        ..CacheConfig::default()
-    }
+    CacheConfig::of_size(pages * BLOCK)
 }
 
 /// A formatted disk of 8 MiB that takes its time.
 pub(crate) fn slow_disk() -> Disk {
-    let disk = harness::simulated_disk(&Format {
-        size_bytes: Some(8 << 20),
-        ..Format::default()
-    });
+    let disk = harness::simulated_disk(&Format::of_size(8 << 20));
     disk.set_profile(Profile::Flash(Flash::default()));
     disk
 }

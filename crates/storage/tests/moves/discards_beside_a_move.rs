@@ -14,10 +14,7 @@ const BLOCKS: u64 = 1024;
 fn a_cached_read_ends_while_a_discard_of_its_range_waits_for_the_move() {
     // The first cached request on a segment finds what waits, too.
     for first in [Mode::Cached, Mode::Direct] {
-        let disk = harness::simulated_disk(&Format {
-            size_bytes: Some(16 << 20),
-            ..Format::default()
-        });
+        let disk = harness::simulated_disk(&Format::of_size(16 << 20));
         disk.set_profile(Profile::Flash(Flash::default()));
         let mut core = open_cached(&disk, 64);
         create(&mut core, "data", BLOCKS * B);

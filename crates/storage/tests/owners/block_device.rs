@@ -22,10 +22,7 @@ fn a_block_device_holds_a_volume() {
     let Some(device) = loop_device(dir.path()) else {
         return;
     };
-    let too_large = Format {
-        size_bytes: Some(17 << 20),
-        ..Format::default()
-    };
+    let too_large = Format::of_size(17 << 20);
     let error = Core::format(&device.0, &too_large).unwrap_err();
     assert_eq!(error.code(), "EINVAL", "{error}");
     Core::format(&device.0, &Format::default()).unwrap();

@@ -12,10 +12,7 @@ use crate::harness::{self, BLOCK, ME, ROOT, STRANGER, open_simulated, simulated_
 const B: u64 = BLOCK as u64;
 
 fn small() -> Format {
-    Format {
-        size_bytes: Some(8 << 20),
-        ..Format::default()
-    }
+    Format::of_size(8 << 20)
 }
 
 fn limits(blocks: u64, segments: u64) -> Limits {

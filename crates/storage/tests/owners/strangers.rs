@@ -48,9 +48,8 @@ const ATTEMPTS: &[Attempt] = &[
 #[test]
 fn a_refusal_names_what_was_asked_and_no_figure_of_others() {
     let disk = simulated_disk(&Format {
-        size_bytes: Some(8 << 20),
         segments: Some(37),
-        ..Format::default()
+        ..Format::of_size(8 << 20)
     });
     let mut core = open_simulated(&disk);
     // Sizes that occur nowhere else; the hole keeps the longest free run from being all that is free.

@@ -13,11 +13,7 @@ fn of_a_core_with_a_volume_and_a_cache() {
     let mut core = Core::open(&path, &config()).unwrap();
     let before = core.counters();
     assert!(before.cache.is_none());
-    core.use_cache(&CacheConfig {
-        bytes: 1 << 20,
-        ..CacheConfig::default()
-    })
-    .unwrap();
+    core.use_cache(&CacheConfig::of_size(1 << 20)).unwrap();
     create(&mut core, "a", 16 * BLOCK as u64);
     let handle = open_write(&mut core, "a");
     let request = write_request(&core, handle, 0, &[1; BLOCK]);

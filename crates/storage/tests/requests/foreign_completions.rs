@@ -33,10 +33,7 @@ fn serve(backend: Choice, mode: Mode) {
     format(&path, 8 << 20);
     let config = Config { backend, ..config() };
     let mut core = Core::open(&path, &config).unwrap();
-    let cache = CacheConfig {
-        bytes: 1 << 20,
-        ..CacheConfig::default()
-    };
+    let cache = CacheConfig::of_size(1 << 20);
     core.use_cache(&cache).unwrap();
     create(&mut core, "data", u64::from(BLOCKS) * BLOCK as u64);
     let handle = open_write(&mut core, "data");

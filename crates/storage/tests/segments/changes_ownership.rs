@@ -14,10 +14,7 @@ fn volume() -> Core {
 }
 
 fn small() -> Format {
-    Format {
-        size_bytes: Some(8 << 20),
-        ..Format::default()
-    }
+    Format::of_size(8 << 20)
 }
 
 fn change(core: &mut Core, who: Identity, to: OwnershipChange) -> Result<SegmentInfo, baio_storage::Error> {

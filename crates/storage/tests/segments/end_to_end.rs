@@ -16,10 +16,7 @@ fn small() -> Config {
 }
 
 fn format(path: &Path, size: u64) {
-    let options = Format {
-        size_bytes: Some(size),
-        ..Format::default()
-    };
+    let options = Format::of_size(size);
     Core::format(path, &options).unwrap();
 }
 

@@ -14,10 +14,7 @@ use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simula
 
 /// A volume on which "old" was being renamed to "new" when the power failed, changed by `change`.
 fn cut_rename(change: impl Fn(&mut Inode)) -> (Disk, SlotAddress) {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(2 << 20),
-        ..Format::default()
-    });
+    let disk = simulated_disk(&Format::of_size(2 << 20));
     let mut core = open_simulated(&disk);
     create(&mut core, "old", 8 * BLOCK as u64);
     let handle = open_write(&mut core, "old");

@@ -10,9 +10,8 @@ use crate::harness::{self, ME, ROOT, create, open_simulated, simulated_disk};
 /// A table of some reads.
 fn volume() -> Disk {
     simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
         segments: Some(600),
-        ..Format::default()
+        ..Format::of_size(16 << 20)
     })
 }
 

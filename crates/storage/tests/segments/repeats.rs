@@ -136,9 +136,8 @@ fn unknown(core: &mut Core, what: Ask) {
 
 fn volume() -> (Disk, Core) {
     let disk = simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
         segments: Some(16),
-        ..Format::default()
+        ..Format::of_size(16 << 20)
     });
     let core = open_simulated(&disk);
     (disk, core)

@@ -81,9 +81,8 @@ fn a_forced_format_leaves_no_copy_of_what_was_there() {
     for left in 0..4 {
         let _ = std::fs::remove_file(&path);
         let large = Format {
-            size_bytes: Some(32 << 20),
             segments: Some(2000),
-            ..Format::default()
+            ..Format::of_size(32 << 20)
         };
         Core::format(&path, &large).unwrap();
         let mut image = std::fs::read(&path).unwrap();

@@ -13,9 +13,8 @@ const MIB: u64 = 1 << 20;
 
 fn format(path: &std::path::Path, size_bytes: u64, max_size_bytes: u64) {
     let options = Format {
-        size_bytes: Some(size_bytes),
         max_size_bytes: Some(max_size_bytes),
-        ..Format::default()
+        ..Format::of_size(size_bytes)
     };
     Core::format(path, &options).unwrap();
 }
@@ -100,9 +99,8 @@ fn what_cannot_be_is_refused_with_the_figures() {
 #[test]
 fn a_device_must_have_grown_before() {
     let disk = simulated_disk(&Format {
-        size_bytes: Some(2 * MIB),
         max_size_bytes: Some(8 * MIB),
-        ..Format::default()
+        ..Format::of_size(2 * MIB)
     });
     let mut core = harness::open_simulated(&disk);
     let error = core.resize_volume(ROOT, 3 * MIB).unwrap_err().to_string();
@@ -127,9 +125,8 @@ fn a_device_must_have_grown_before() {
 #[test]
 fn a_failed_growth_latches() {
     let small = simulated_disk(&Format {
-        size_bytes: Some(2 * MIB),
         max_size_bytes: Some(8 * MIB),
-        ..Format::default()
+        ..Format::of_size(2 * MIB)
     });
     let disk = baio_engine::sim::Disk::new(4 * MIB);
     let mut bytes = vec![0; 2 * MIB as usize];
@@ -163,10 +160,7 @@ fn a_failed_growth_latches() {
 #[test]
 fn a_volume_grows_beside_a_move_that_waits() {
     use baio_storage::segment::inode::{InodeState, MoveTo};
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(8 * MIB),
-        ..Format::default()
-    });
+    let disk = simulated_disk(&Format::of_size(8 * MIB));
     let mut core = open_moody(&disk, &config()).0;
     create(&mut core, "data", 300 * BLOCK as u64);
     core.close().unwrap();

@@ -62,10 +62,7 @@ fn one_segment_costs_one_bucket_and_the_volume_none() {
 #[test]
 fn what_is_wrong_with_a_volume_is_told_without_its_segments() {
     const SIZE: u64 = 2 << 20;
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(SIZE),
-        ..Format::default()
-    });
+    let disk = simulated_disk(&Format::of_size(SIZE));
     let front = &images::superblock(&disk).layout().superblocks_at()[..2];
     let early = front.iter().map(|&at| {
         let mut page = [0; BLOCK];

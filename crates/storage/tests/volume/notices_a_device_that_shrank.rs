@@ -101,10 +101,7 @@ fn a_cached_read_fails_as_well() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
     let (mut core, handle) = cut(&path);
-    let cache = CacheConfig {
-        bytes: 64 * BLOCK,
-        ..CacheConfig::default()
-    };
+    let cache = CacheConfig::of_size(64 * BLOCK);
     core.use_cache(&cache).unwrap();
     let request = SegmentRequest {
         mode: Mode::Cached,

@@ -7,9 +7,8 @@ use crate::harness::{BLOCK, ME, open_simulated, simulated_disk};
 
 fn core_with(names: &[&str]) -> Core {
     let disk = simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
         segments: Some(200),
-        ..Format::default()
+        ..Format::of_size(16 << 20)
     });
     let mut core = open_simulated(&disk);
     for name in names {

@@ -248,17 +248,11 @@ fn what_cannot_hold_a_volume_is_refused_without_waiting() {
     assert!(!missing.exists());
     let error = Core::format(&missing, &Format::default()).unwrap_err();
     assert_eq!(error.code(), "EINVAL", "{error}");
-    let too_small = Format {
-        size_bytes: Some(4096),
-        ..Format::default()
-    };
+    let too_small = Format::of_size(4096);
     assert_eq!(Core::format(&missing, &too_small).unwrap_err().code(), "EINVAL");
     assert!(!missing.exists(), "a failed format leaves no file behind");
     // Larger than most file systems' files: fails when the file is there already.
-    let too_large = Format {
-        size_bytes: Some(1 << 60),
-        ..Format::default()
-    };
+    let too_large = Format::of_size(1 << 60);
     if let Err(error) = Core::format(&missing, &too_large) {
         assert_eq!(error.code(), "EFBIG", "{error}");
         assert!(!missing.exists(), "a failed format leaves no file behind");
@@ -287,9 +281,8 @@ fn format_overwrites_nothing_unasked() {
         }
     }
     let forced = Format {
-        size_bytes: Some(VOLUME),
         force: true,
-        ..Format::default()
+        ..Format::of_size(VOLUME)
     };
     Core::format(&path, &forced).unwrap();
     assert_eq!(Core::inspect(&path, Identity::new(0, 0)).unwrap().1.len(), 0);
