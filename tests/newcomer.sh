@@ -131,7 +131,7 @@ project() {
 
 pages=(README.md CONTRIBUTING.md docs/*.md benches/peers/README.md)
 examples=(crates/baio/examples/*.rs crates/engine/examples/*/main.rs crates/storage/examples/*.rs)
-programs=(README.md docs/recipes.md docs/log.md)
+programs=(README.md docs/recipes.md docs/log.md docs/cache.md)
 if [ $# -gt 0 ]; then
     case $1 in
     *.rs) pages=() programs=() examples=("$1") ;;
