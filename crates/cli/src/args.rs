@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use baio_console::failure::Failure;
 use baio_console::output::Output;
 use baio_engine::Choice;
-use baio_measure::{LatencyArgs, ReportArgs};
+use baio_measure::{LatencyArgs, ReportArgs, TourArgs};
 use baio_stress::StressArgs;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -164,6 +164,8 @@ impl CommandLine {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show in half a minute what works here, how fast this disk is, and that nothing is lost
+    Tour(TourArgs),
     /// Make a volume of a file or a device
     Format(FormatArgs),
     /// Create a segment

@@ -1,4 +1,4 @@
-//! The `baio` program: volumes, segments, freeze, dd, stress, latency, report, serve, doctor.
+//! The `baio` program: tour, volumes, segments, freeze, dd, stress, latency, report, serve, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module of its
 //! own under `command/`, or in `baio-stress` or `baio-measure`, and what comes back, an answer or a failure, is printed once by
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
 
 fn run(Invocation { output, command }: Invocation) -> ExitCode {
     let status = match command {
+        Command::Tour(args) => output.tell(baio_measure::tour(&args)),
         Command::Format(args) => output.tell(command::format::run(args)),
         Command::Create(args) => output.tell(command::create::run(args)),
         Command::List(args) => output.tell(command::list::run(args)),

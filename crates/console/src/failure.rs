@@ -117,6 +117,13 @@ impl Failure {
         failure
     }
 
+    /// The same, of another command: the one that the user has typed.
+    #[must_use]
+    pub fn of(mut self, operation: impl Into<Box<str>>) -> Failure {
+        self.operation = operation.into();
+        self
+    }
+
     /// Names the target or argument concerned, as it was typed.
     pub fn on(mut self, object: impl Into<Box<str>>) -> Failure {
         self.object = Some(object.into());

@@ -1,6 +1,6 @@
 //! # baio-measure: what baio is measured by
 //!
-//! `baio report` does the main job and takes figures beside the peers that do the same work; `baio latency` measures one target. The
+//! `baio tour` shows a disk on one screen; `baio report` does the main job and takes figures beside the peers that do the same work; `baio latency` measures one target. The
 //! program calls them; nothing here knows the program.
 //!
 //! ```text
@@ -14,6 +14,7 @@
 //! | `figures/worker/` | sides of ours that no command has, each in a process of its own |
 //! | `../examples/` | those of them that are programs of their own, worth reading and running alone |
 //! | `latency/` | `baio latency`: writes posted at once, I/O schedulers, durable appends |
+//! | `tour/` | `baio tour`: this disk on one screen |
 //! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
 //! A process of ours is this program again: with the words of a command line, or as `baio worker JOB`, for which
@@ -32,11 +33,13 @@ use baio_console::output::Answer;
 
 pub use latency::args::LatencyArgs;
 pub use report::args::ReportArgs;
+pub use tour::TourArgs;
 
 mod figures;
 mod latency;
 pub mod program;
 mod report;
+mod tour;
 
 /// Does the main job and the experiments that are asked for, and takes figures.
 ///
@@ -44,6 +47,14 @@ mod report;
 /// What was typed makes no sense, or one of our own sides cannot run.
 pub fn report(args: ReportArgs) -> Result<impl Answer, Failure> {
     report::run(args)
+}
+
+/// Shows what works here and how fast this disk is, and proves that nothing is lost.
+///
+/// # Errors
+/// Something could not be tried.
+pub fn tour(args: &TourArgs) -> Result<impl Answer, Failure> {
+    tour::run(args)
 }
 
 /// Measures many writes that are posted at once, or durable appends.

@@ -15,6 +15,7 @@ use crate::figures::{job, runner};
 use crate::latency::schedulers;
 use crate::program;
 
+pub(crate) mod appender;
 pub(crate) mod bare;
 pub(crate) mod pipelining;
 
@@ -49,6 +50,8 @@ pub(crate) enum Job {
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
     VolumeScale(many_segments::Job),
+    /// Appends to a log until it is killed.
+    Appender(appender::Appender),
     /// Runs another program, and tells what that has cost.
     Runner(runner::Runner),
     /// Puts the I/O scheduler of a device back when its parent is gone.
@@ -75,6 +78,7 @@ fn work(job: Job) -> Result<Value, String> {
         Job::OneQueue(job) => one_queue::run(&job)?,
         Job::Pipelining(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
         Job::VolumeScale(job) => return many_segments::run(&job),
+        Job::Appender(job) => return job.run(),
         Job::Runner(runner) => return runner.run(),
         Job::SchedulerGuard(guard) => return guard.run(),
     };

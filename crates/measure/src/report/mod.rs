@@ -59,7 +59,7 @@ mod main_job;
 mod marks;
 mod memory_cgroup;
 mod mixed_paths;
-mod numbers;
+pub(crate) mod numbers;
 mod one_queue;
 mod page;
 mod page_cleaners;
@@ -80,7 +80,7 @@ mod target;
 mod terminal;
 mod versus;
 mod volume_scale;
-mod work_dir;
+pub(crate) mod work_dir;
 
 /// What `baio report` answers.
 pub(crate) enum Answered {

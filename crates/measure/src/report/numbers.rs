@@ -4,7 +4,7 @@
 pub(super) const NONE: &str = "–";
 
 /// A measured value: three digits or four, with commas.
-pub(super) fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         NONE.to_owned()
@@ -31,7 +31,7 @@ pub(super) fn figure(value: f64) -> String {
 }
 
 /// A ratio: always three decimals where it is about one, so that a column of them can be read, and a narrow miss be seen.
-pub(super) fn ratio(value: f64) -> String {
+pub(crate) fn ratio(value: f64) -> String {
     match value.abs() {
         0.0995..9.9995 => format!("{value:.3}"),
         _ => figure(value),

@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 /// A directory of our own that goes when the report ends.
-pub(super) struct WorkDir {
+pub(crate) struct WorkDir {
     path: PathBuf,
     keeps: bool,
     /// Locked. Processes that the report starts do not have it.
@@ -30,7 +30,7 @@ const NAMES: u32 = 100;
 static KEEPS: AtomicBool = AtomicBool::new(false);
 
 impl WorkDir {
-    pub(super) fn make(parent: &Path, keeps: bool) -> Result<WorkDir, Failure> {
+    pub(crate) fn make(parent: &Path, keeps: bool) -> Result<WorkDir, Failure> {
         // One that is to stay has a name that no later report takes for a left-over.
         let kept = if keeps { "kept-" } else { "" };
         let name = format!("baio-report-{kept}{}", std::process::id());
@@ -51,7 +51,7 @@ impl WorkDir {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -165,7 +165,7 @@ fn no_place(parent: &Path, error: &io::Error) -> Failure {
 
 /// Removes what a report that was interrupted left behind: our own directories that nobody has locked, and whose process is no more.
 /// One in which something of the caller's lies stays.
-pub(super) fn remove_left_over(parent: &Path, of_the_caller: &[Option<PathBuf>]) {
+pub(crate) fn remove_left_over(parent: &Path, of_the_caller: &[Option<PathBuf>]) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return; // What is wrong with it will be told when our own directory is made.
     };

@@ -1,0 +1,187 @@
+//! `baio tour`: what works here, how fast this disk is, that nothing is lost, and what follows from it; in half a minute, on one screen.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `figures.rs` | the disk in figures, each by a `baio stress` that a reader can run again |
+//! | `promises.rs` | a file into a segment and back; a log whose writer is killed |
+//! | `advice.rs` | sentences that follow from the figures |
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use baio_console::device::Device;
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::mount::Mount;
+use baio_console::output::{Align, Answer, Table};
+use clap::Args;
+use serde::Serialize;
+
+use crate::figures::command_line::CommandLine;
+use crate::figures::interrupt;
+use crate::report::numbers::figure;
+use crate::report::work_dir::{WorkDir, remove_left_over};
+use figures::Figure;
+use promises::{Carried, Killed};
+
+mod advice;
+mod figures;
+mod promises;
+
+/// `baio tour`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It works in a directory of its own below DIR, on files of 0.4 GiB, for about half a minute, and removes them. Nothing that exists is
+written to. Other work on the disk shows in the figures.
+Exit status: 0 done, 1 something could not be tried, 3 bytes or records were not what they must be
+
+Examples:
+  baio tour
+  baio tour --dir /mnt/disk --json")]
+pub struct TourArgs {
+    /// On which disk [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Bytes that the files of a tour take at most.
+const ROOM: u64 = 400 << 20;
+
+/// What a tour has shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tour {
+    /// Does baio work well here? As `baio doctor` says it.
+    verdict: String,
+    directory: PathBuf,
+    file_system: Option<String>,
+    device: Option<String>,
+    figures: Vec<Figure>,
+    carried: Carried,
+    killed: Killed,
+    advice: Vec<String>,
+    seconds: f64,
+}
+
+/// Takes it.
+pub(crate) fn run(args: &TourArgs) -> Result<Tour, Failure> {
+    let begun = Instant::now();
+    let parent = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => {
+            std::env::current_dir().map_err(|error| Failure::from_io("tour", &error).on("the current directory"))?
+        }
+    };
+    interrupt::watch().map_err(|error| Failure::from_io("tour", &error).on("SIGINT and SIGTERM"))?;
+    remove_left_over(&parent, &[]);
+    refuse_without_room(&parent)?;
+    let work = WorkDir::make(&parent, false).map_err(|failure| failure.of("tour"))?;
+    let dir = work.path();
+    let verdict = verdict(dir).map_err(|said| stopped(dir, &said))?;
+    let figures = figures::take(&dir.join("file")).map_err(|said| stopped(dir, &said))?;
+    let carried = promises::carry(&dir.join("volume")).map_err(|said| stopped(dir, &said))?;
+    let killed = promises::kill(&dir.join("log")).map_err(|said| stopped(dir, &said))?;
+    let mount = std::fs::File::open(dir).ok().and_then(Mount::of);
+    Ok(Tour {
+        verdict,
+        file_system: mount.map(|mount| mount.file_system),
+        device: Device::under(dir).ok().flatten().map(|device| device.name),
+        directory: parent,
+        advice: advice::of(&figures),
+        figures,
+        carried,
+        killed,
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// The first sentence of `baio doctor`.
+fn verdict(dir: &Path) -> Result<String, String> {
+    let words = ["doctor", &dir.display().to_string(), "--json"].map(str::to_owned);
+    let said = CommandLine::own(words).finish()?.stdout;
+    let said: serde_json::Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
+    Ok(said["verdict"].as_str().unwrap_or_default().to_owned())
+}
+
+fn stopped(dir: &Path, said: &str) -> Failure {
+    match interrupt::check() {
+        Err(came) => Failure::new("tour", "EINTR", came.to_string()),
+        Ok(()) => Failure::new("tour", "EIO", said.to_owned())
+            .on(dir.display().to_string())
+            .cured_by("see what `baio doctor` says of this directory, or name another one by --dir"),
+    }
+}
+
+fn refuse_without_room(dir: &Path) -> Result<(), Failure> {
+    // A directory that cannot be asked is told about when something is made in it.
+    let free = rustix::fs::statvfs(dir).map_or(u64::MAX, |system| system.f_bavail.saturating_mul(system.f_frsize));
+    if free >= ROOM {
+        return Ok(());
+    }
+    Err(Failure::new("tour", "ENOSPC", format!("{free} bytes are free"))
+        .on(dir.display().to_string())
+        .needing(format!("{ROOM} bytes free on the file system"))
+        .cured_by("name another directory by --dir"))
+}
+
+impl Answer for Tour {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", self.verdict)?;
+        let on =
+            |what: &Option<String>, word: &str| what.as_ref().map_or_else(String::new, |what| format!("{word}{what}"));
+        writeln!(
+            out,
+            "This disk: {}{}{}",
+            self.directory.display(),
+            on(&self.file_system, ", "),
+            on(&self.device, " on ")
+        )?;
+        writeln!(out)?;
+        self.table().write(out)?;
+        writeln!(out)?;
+        writeln!(out, "{}", self.carried)?;
+        writeln!(out, "{}", self.killed)?;
+        writeln!(out, "\nWhat follows:")?;
+        for sentence in &self.advice {
+            writeln!(out, "- {sentence}")?;
+        }
+        writeln!(
+            out,
+            "\nIt took {:.0} s, and nothing is left of it. Next:\n  \
+             baio stress --help      one of these figures, as long and as large as you like\n  \
+             baio report --quick     ours beside fio and threads, as a page; minutes",
+            self.seconds
+        )
+    }
+
+    fn exit_status(&self) -> ExitStatus {
+        match self.carried.same && self.killed.lost == 0 {
+            true => ExitStatus::Success,
+            false => ExitStatus::NotVerified,
+        }
+    }
+}
+
+impl Tour {
+    fn table(&self) -> Table {
+        let right = |heading| (heading, Align::Right);
+        let mut table = Table::with_headings(&[
+            ("", Align::Left),
+            right("a second"),
+            right("MB/s"),
+            right("half within"),
+            right("99 % within"),
+        ]);
+        let us = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{} us", figure(us)));
+        for row in &self.figures {
+            table.row([
+                row.what.clone(),
+                figure(row.iops),
+                figure(row.bytes_per_second / 1e6),
+                us(row.p50_us),
+                us(row.p99_us),
+            ]);
+        }
+        table
+    }
+}
