@@ -15,7 +15,7 @@ repository=$PWD
 place=$(mktemp -d "${TMPDIR:-/tmp}/baio-newcomer.XXXXXX")
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/bin" "$place/root"
-# Where the README's `cargo install` puts the program; nobody's browser opens.
+# Where the `cargo install` of docs/program.md puts the program; nobody's browser opens.
 export CARGO_INSTALL_ROOT=$place/root PATH=$place/root/bin:$PATH BROWSER=true
 
 # The blocks of a language in a page or in the head of an example, each into a file: $place/blocks.NUMBER.
@@ -129,7 +129,9 @@ project() {
     done
 }
 
-pages=(README.md CONTRIBUTING.md docs/*.md benches/peers/README.md)
+# The second one installs the program, which the others use.
+pages=(README.md docs/program.md CONTRIBUTING.md docs/*.md benches/peers/README.md)
+mapfile -t pages < <(printf '%s\n' "${pages[@]}" | awk '!seen[$0]++')
 examples=(crates/baio/examples/*.rs crates/engine/examples/*/main.rs crates/storage/examples/*.rs)
 programs=(README.md docs/recipes.md docs/log.md docs/cache.md)
 if [ $# -gt 0 ]; then
@@ -137,8 +139,8 @@ if [ $# -gt 0 ]; then
     *.rs) pages=() programs=() examples=("$1") ;;
     *) pages=("$1") examples=() programs=("$1") ;;
     esac
-    # The other pages are for whoever has done what the README says first.
-    [ "$1" = README.md ] || command -v baio >/dev/null || cargo install --quiet --locked --path crates/cli
+    # The other pages are for whoever has done what that one says first.
+    [ "$1" = docs/program.md ] || command -v baio >/dev/null || cargo install --quiet --locked --path crates/cli
 fi
 
 for page in "${pages[@]}"; do shell_of "$page"; done
