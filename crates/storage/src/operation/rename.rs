@@ -74,6 +74,8 @@ struct Rename {
 struct Done {
     /// What the new owner was charged.
     charged: Option<Usage>,
+    /// Where the new inode was to be written.
+    new: Option<SlotAddress>,
     /// Both inodes are there: what fails now leaves a choice to the next open.
     is_double: bool,
 }
@@ -199,6 +201,7 @@ impl Rename {
     /// Writes the new inode, then gives the old one's slot up.
     async fn give(&self, old: &Placed, place: SlotCopy, done: &mut Done) -> Result<Placed, Fault> {
         let new = with(|cx| self.placed(cx, old, &place))?;
+        done.new = Some(new.at);
         let tombstone = Box::new(old.inode.tombstone(self.operation.id));
         if new.at.bucket == old.at.bucket {
             let also = Some((new.at.slot, &*new.inode));
@@ -244,6 +247,10 @@ impl Rename {
     fn undo(&self, cx: &mut Context<'_>, done: &Done) {
         if done.is_double {
             cx.volume.latch();
+        }
+        if let Some(new) = done.new.filter(|_| cx.volume.is_latched()) {
+            // The handles that there are know the segment by its old slot: by this one it would be another to the cache and to fences.
+            cx.volume.doubt(new);
         }
         if let Some(charged) = done.charged.filter(|_| !cx.volume.is_latched()) {
             cx.volume.accounts.give_back(self.to.owner_uid, charged);

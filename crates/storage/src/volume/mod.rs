@@ -81,7 +81,8 @@ pub(crate) struct Volume {
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
-    /// Segments of which that record was to take something away: nobody opens them before it is decided.
+    /// Segments of which that record was to take something away, and second inodes of those that it was to rename: nobody opens them
+    /// before it is decided.
     doubted: Vec<SlotAddress>,
 }
 
@@ -242,7 +243,7 @@ impl Volume {
         self.latched && !crate::seeded_bug("latched-volumes-go-on")
     }
 
-    /// A record failed that may have taken away the segment, or its end.
+    /// A record failed that may have taken away the segment, or its end, or left it a second inode here.
     pub(crate) fn doubt(&mut self, address: SlotAddress) {
         self.doubted.push(address);
     }

@@ -8,8 +8,9 @@ use baio_engine::{Config, Wait};
 use baio_storage::segment::layout::SLOTS_PER_BUCKET;
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, ResizeOptions, SegmentInfo};
+use baio_storage::{Access, Core, CreateOptions, Fault, Format, Mode, ResizeOptions, SegmentInfo};
 
+use crate::harness::through_cache::{begin_write, open_cached};
 use crate::harness::{
     BLOCK, ME, config, create, open_moody, open_simulated, open_write, read, run, simulated_disk, start, sync_request,
     write, write_request,
@@ -377,5 +378,43 @@ fn what_a_failed_record_was_to_take_away_is_reached_by_nobody() {
         open_write(&mut core, "other");
         core.close().unwrap();
         open_write(&mut open_simulated(&disk), "data");
+    }
+}
+
+/// The mirror's record of a rename fails: the table has the segment under its new name, and which it has the next open decides. Nobody opens
+/// it by that before: such a handle would share neither the cached pages nor the line of fences with those that there are.
+#[test]
+fn a_segment_whose_rename_failed_is_not_opened_by_its_new_name() {
+    for in_one_bucket in [false, true] {
+        let disk = simulated_disk(&small());
+        let mut page = [0; BLOCK];
+        disk.read(0, &mut page);
+        let superblock = Superblock::decode(&page, 0).unwrap();
+        let layout = superblock.layout();
+        let home = |name: &str| {
+            let key = Key::segment(ME.uid, SegmentName::new(name).unwrap());
+            key.hash(&superblock.hash_seed) % layout.buckets()
+        };
+        let mut names = (0..).map(|number| format!("n{number}"));
+        let new = names
+            .find(|name| (home(name) == home("data")) == in_one_bucket)
+            .unwrap();
+        let mut core = open_cached(&disk, 64);
+        create(&mut core, "data", BLOCK as u64);
+        let handle = open_write(&mut core, "data");
+        let mirror = layout.mirror_at()..layout.mirror_at() + layout.table_bytes();
+        disk.set_faults(Faults::none().when(Trigger::always(Sick::WriteError).within(mirror)));
+        let failed = core.rename(ME, ME.uid, "data", &new);
+        assert_eq!(failed.unwrap_err().code(), "EIO");
+        disk.set_faults(Faults::none());
+        let written = begin_write(&mut core, handle, 0, &[7; BLOCK], Mode::Cached);
+        core.wait(written).unwrap().unwrap().result.unwrap();
+        let opened = core.open_segment(ME, ME.uid, &new, Access::Read);
+        let refused = opened.expect_err("it would read the device, and not what was just written");
+        assert!(matches!(refused.fault, Fault::Latched), "{refused}");
+        core.close().unwrap();
+        let mut core = open_simulated(&disk);
+        let handle = open_write(&mut core, &new);
+        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [7; BLOCK]);
     }
 }
