@@ -78,7 +78,7 @@ impl Running {
         }
     }
 
-    /// Ends it when it only waits? A move has its mark to write first, and asks for itself.
+    /// Ends it when it waits for the token? A move has its mark to write first, and asks for itself. Who waits for a claim has begun nothing.
     fn may_end_waiting(&self) -> bool {
         self.called_off && !self.is_move()
     }
@@ -215,12 +215,13 @@ impl Core {
 
     /// Takes one that was called off out of the line that it stands in; false if it stands in none, or has to stay there.
     fn stops_waiting(&mut self, key: SlotKey) -> bool {
-        if !self.running.get(key).is_some_and(Running::may_end_waiting) {
+        let Some(running) = self.running.get(key).filter(|running| running.called_off) else {
             return false;
-        }
+        };
+        let may_leave_the_token = running.may_end_waiting();
         let before = self.waiting_for_claim.len();
         self.waiting_for_claim.retain(|index| *index != key.index);
-        self.waiting_for_claim.len() < before || self.token.forget(key.index)
+        self.waiting_for_claim.len() < before || may_leave_the_token && self.token.forget(key.index)
     }
 
     fn drop_answer(&mut self, answer: Result<Answer>) {
@@ -373,7 +374,8 @@ impl Core {
             Step::Turn => self.next_turn.push(key),
             Step::Still => running.stilling = true,
             Step::Thread => self.with_threads.push(key),
-            Step::Token | Step::Unclaimed if running.may_end_waiting() => return Some((index, Event::CalledOff)),
+            Step::Token if running.may_end_waiting() => return Some((index, Event::CalledOff)),
+            Step::Unclaimed if running.called_off => return Some((index, Event::CalledOff)),
             Step::Token => self.wait_for_token(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),

@@ -7,6 +7,12 @@
 
 use crate::segment::probe::SlotAddress;
 
+/// What a defragmentation claims, beside the segments that it moves: where all of them lie. No segment has this slot.
+pub(crate) const ALL_PLACES: SlotAddress = SlotAddress {
+    bucket: u64::MAX,
+    slot: 0,
+};
+
 /// What the others may do meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {

@@ -13,7 +13,7 @@
 //!
 //! Where there is no room to hop, those behind may fill the gap, or make room by their own moves, so the passes are repeated
 //! until one moves nothing. Every move lowers the segment that it is about (by its slot: a name may be there twice), so that ends. What cannot be moved stays, and is
-//! told with the reason. Each pass begins with a walk through the table ([`super::walk`]); each move is an operation of its own
+//! told with the reason. One defragmentation runs at a time: what one has moved up, to hop, another would begin with from there. Each pass begins with a walk through the table ([`super::walk`]); each move is an operation of its own
 //! ([`super::moving`]): the volume serves meanwhile, and a crash leaves it as good as before.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use baio_words::{DefragReport, Unmoved};
 
 use crate::error::Fault;
+use crate::operation::claims::{ALL_PLACES, Claim};
 use crate::operation::list::seen;
 use crate::operation::moving::{Which, move_segment};
-use crate::operation::waits::{answered, next_turn, token, with};
+use crate::operation::waits::{answered, next_turn, token, unclaimed, with};
 use crate::operation::walk::Walk;
 use crate::operation::{Answer, Context, Failed, Kind, Operation, Progress, Subject, Taking};
 use crate::segment::free_set::FreeSet;
@@ -88,10 +89,9 @@ struct Defrag {
 
 impl Defrag {
     async fn run(mut self) -> Result<Answer, Failed> {
-        with(|cx| {
-            self.tell(cx);
-            self.report.largest_free_before_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
-        });
+        with(|cx| self.tell(cx));
+        wait_for_others().await?;
+        with(|cx| self.report.largest_free_before_bytes = bytes(cx, cx.volume.free.largest_free_run().1));
         loop {
             let moves_before = self.report.moves;
             let is_wanted = self.gather().await? && self.pack().await?;
@@ -259,6 +259,16 @@ impl Defrag {
         self.report.free_bytes = bytes(cx, cx.volume.free.free_blocks());
         Answer::Defragged(Box::new(self.report))
     }
+}
+
+/// Waits for the end of every other defragmentation.
+async fn wait_for_others() -> Result<(), Fault> {
+    token().await?;
+    while !with(|cx| cx.claims.claim(ALL_PLACES, cx.index, Claim::Shared)) {
+        unclaimed(ALL_PLACES).await?;
+    }
+    with(|cx| cx.release_token());
+    Ok(())
 }
 
 fn bytes(cx: &Context<'_>, blocks: u64) -> u64 {

@@ -4,7 +4,7 @@ use baio_engine::Wait;
 use baio_engine::sim::Disk;
 use baio_storage::{Answer, Core, DefragProgress, DefragReport, OperationId, Progress};
 
-use crate::harness::{self, BLOCK, ME, ROOT, create, open_with_seed, open_write, read, slow_volume, write};
+use crate::harness::{self, BLOCK, ME, ROOT, Random, create, open_with_seed, open_write, read, slow_volume, write};
 
 /// Every second segment was deleted.
 fn holey() -> (Core, Disk) {
@@ -117,4 +117,56 @@ fn two_defragmentations_end() {
     }
     let info = core.volume_info().unwrap();
     assert_eq!(info.largest_free_bytes, info.free_bytes);
+}
+
+/// On these volumes three at once moved the same segments for ever: what one had moved up, to bring it down behind, was for the others where
+/// they began from.
+#[test]
+fn three_defragmentations_end() {
+    for seed in [45, 71, 83, 183, 201, 205, 207, 285] {
+        let mut random = Random::from(&[seed]);
+        let disk = slow_volume(8 << 20);
+        let mut core = open_with_seed(&disk, seed);
+        let names: Vec<String> = (0..4 + random.below(5)).map(|nth| format!("s{nth}")).collect();
+        for name in &names {
+            create(&mut core, name, (1 + random.below(30)) * BLOCK as u64);
+        }
+        for name in &names {
+            if random.below(3) == 0 {
+                core.delete(ME, ME.uid, name).unwrap();
+            }
+        }
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            for _ in 0..random.below(20) {
+                core.turn(Wait::one()).unwrap();
+            }
+            ids.push(core.begin_defrag(ROOT).unwrap());
+        }
+        let mut turns = 0;
+        while !ids.is_empty() {
+            core.turn(Wait::one()).unwrap();
+            ids.retain(|id| report(&mut core, id).is_none());
+            turns += 1;
+            assert!(turns < 6000, "seed {seed}: {} go on", ids.len());
+        }
+    }
+}
+
+/// One waits for the other, and ends at once when nobody wants it any more.
+#[test]
+fn a_defragmentation_that_waits_for_another_is_called_off() {
+    let (mut core, _disk) = holey();
+    let [first, other] = [ME, ROOT].map(|who| core.begin_defrag(who).unwrap());
+    while progress(&core, &first).segments_done < 3 {
+        core.turn(Wait::one()).unwrap();
+    }
+    assert_eq!(progress(&core, &other), DefragProgress::default());
+    core.call_off_operation(&other);
+    let ended = core.take_answer(&other).expect("it waits for nobody");
+    assert_eq!(ended.unwrap_err().code(), "ECANCELED");
+    while report(&mut core, &first).is_none() {
+        core.turn(Wait::one()).unwrap();
+    }
+    assert_eq!(core.defrag(ME, &mut |_| {}).unwrap().moves, 0);
 }
