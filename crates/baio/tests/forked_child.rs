@@ -86,6 +86,9 @@ fn every_call_refuses(copies: Copies, running: baio::Operation<Remote, u64>) -> 
     if !own {
         return 12;
     }
+    if !link.event_fd().is_err_and(|error| says(&error)) {
+        return 14;
+    }
     if !link.clone().close().is_err_and(|error| says(&error)) {
         return 13;
     }

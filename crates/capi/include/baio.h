@@ -522,8 +522,8 @@ int baio_link_close(struct baio_link *link);
 int baio_format(const char *path, const struct baio_format_options *options);
 
 /**
- * A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken: call baio_reap() then. Nothing else
- * may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
+ * A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken, and once a link to a service has ended:
+ * call baio_reap() then. Nothing else may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
  *
  * Owner: the library; it is closed with the link. Each call gives the same one.
  * Threads: the link's. Call it before the first request, or take the outcomes of earlier ones first (-EBUSY).

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Backend, Config, Errno, Format, Local, Options, Reconnect, Remote};
+use baio::{Backend, Config, Errno, Format, Link, Local, Options, Reconnect, Remote, Wait};
 
 use crate::abi::{
     BAIO_LINK_BROKER, BAIO_LINK_READ_ONLY, BAIO_LINK_REGISTER_ARENA, BAIO_LINK_SERVICE, BAIO_LINK_THREAD,
@@ -47,10 +47,11 @@ impl Home for Remote {
     }
 
     fn watch(state: &LinkState<Remote>) -> Result<Watching> {
-        reaping::watch_woken(state)
+        reaping::watch_told(state)
     }
 
-    fn settle(_: &LinkState<Remote>) -> Result<()> {
+    fn settle(state: &LinkState<Remote>) -> Result<()> {
+        state.link.turn(Wait::No)?;
         Ok(())
     }
 }
@@ -240,8 +241,8 @@ fn event_fd<L: Home>(handle: Handle) -> Result<c_int> {
     reaping::event_fd(state)
 }
 
-/// A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken: call baio_reap() then. Nothing else
-/// may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
+/// A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken, and once a link to a service has ended:
+/// call baio_reap() then. Nothing else may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
 ///
 /// Owner: the library; it is closed with the link. Each call gives the same one.
 /// Threads: the link's. Call it before the first request, or take the outcomes of earlier ones first (-EBUSY).

@@ -1,23 +1,20 @@
 //! Taking outcomes, and the descriptor that tells of them.
 //!
 //! Without a descriptor, outcomes are taken by turning the link. With one, a link in the caller's thread is turned by every call, and armed when
-//! the call returns; over a service each request has a waker, which notes its number and rings.
+//! the call returns; one to a service has a descriptor of its own.
 
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Wake, Waker};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use baio::{Caching, Errno, Link, Local, Outcome, Remote, SegmentRequest, Ticket, Time, Wait};
+use baio::{Caching, Errno, Link, Local, Outcome, Remote, Ticket, Time, Wait};
 use baio_process::descriptor;
+use rustix::event::Timespec;
 use rustix::event::epoll;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_settime};
 
 use crate::abi::{BAIO_MODE_DIRECT, BAIO_MODE_KERNEL, BAIO_MODE_UNCACHED, baio_link, baio_outcome, baio_ticket};
@@ -50,68 +47,12 @@ fn forget_messages() {
     let _ = MESSAGES.try_with(|kept| kept.borrow_mut().clear());
 }
 
-/// Numbers of requests that have ended, or may have, and the bell that is rung for them.
-pub(crate) struct Ready {
-    ids: Mutex<VecDeque<u64>>,
-    bell: OwnedFd,
-    /// Threads that sleep on the bell, or are about to.
-    sleepers: AtomicUsize,
-}
-
-impl Ready {
-    fn note(&self, id: u64) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).push_back(id);
-        ring(&self.bell);
-    }
-
-    fn next(&self) -> Option<u64> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
-
-    fn has_more(&self) -> bool {
-        !self.ids.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
-
 fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes()); // Full is rung.
 }
 
 fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0; 8]); // Nothing to read: it was silent.
-}
-
-struct Noted {
-    ready: Arc<Ready>,
-    id: u64,
-}
-
-impl Wake for Noted {
-    fn wake(self: Arc<Self>) {
-        self.ready.note(self.id);
-    }
-}
-
-fn waker_of(ready: &Arc<Ready>, id: u64) -> Waker {
-    Waker::from(Arc::new(Noted {
-        ready: Arc::clone(ready),
-        id,
-    }))
-}
-
-/// Starts a request, so that whoever watches the link hears of its end.
-pub(crate) fn start<L: Home>(
-    state: &LinkState<L>,
-    request: SegmentRequest,
-    id: u64,
-) -> std::result::Result<Ticket, SegmentRequest> {
-    let Some(How::Woken(ready)) = state.watching.get().map(|watching| &watching.how) else {
-        return state.link.start(request);
-    };
-    // Over a service it is never ended at once.
-    let (ticket, _) = state.link.start_awaited(request, &waker_of(ready, id))?;
-    ready.note(id); // To be polled by the next call, which has the client see to it.
-    Ok(ticket)
 }
 
 /// What C is told of an outcome; the buffer is the caller's again.
@@ -153,14 +94,7 @@ fn claim<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<baio_outcome
     let mut pending = state.pending();
     let under_way = pending.table.remove(place, generation)?;
     pending.count -= 1;
-    let is_last = pending.count == 0;
     drop(pending);
-    if let (true, Some(How::Woken(ready))) = (is_last, state.watching.get().map(|watching| &watching.how)) {
-        // SeqCst, here and in `turn`: either it sees that nothing is under way, or we see that it sleeps.
-        if ready.sleepers.load(Ordering::SeqCst) > 0 {
-            ring(&ready.bell);
-        }
-    }
     Some(told(under_way, id, outcome))
 }
 
@@ -168,27 +102,10 @@ fn claim<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<baio_outcome
 fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
     loop {
         let outcome = match state.watching.get().map(|watching| &watching.how) {
-            None => state.link.next_outcome()?,
+            None | Some(How::Told) => state.link.next_outcome()?,
             Some(How::Turned { ended, .. }) => {
                 let first = ended.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 first.or_else(|| state.link.next_outcome())?
-            }
-            Some(How::Woken(ready)) => {
-                let id = ready.next()?;
-                let (place, generation) = place_of(id);
-                let pending = state.pending();
-                let under_way = pending.table.get(place, generation);
-                let Some(ticket) = under_way
-                    .filter(|under_way| !under_way.is_awaited)
-                    .and_then(|under_way| under_way.ticket)
-                else {
-                    continue; // It was waited for by its ticket.
-                };
-                match state.link.poll(ticket, &waker_of(ready, id)) {
-                    Poll::Ready(Some(outcome)) => outcome,
-                    // Somebody waits for it by its ticket, and has its outcome; or it goes on.
-                    Poll::Ready(None) | Poll::Pending => continue,
-                }
             }
         };
         if let Some(outcome) = unless_awaited(state, outcome) {
@@ -214,24 +131,6 @@ fn unless_awaited<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<Out
 
 /// Submits what is queued and sleeps until more may have ended, or until then.
 fn turn<L: Home>(state: &LinkState<L>, count: usize, until: Option<Time>) -> Result<()> {
-    if let Some(Watching {
-        fd,
-        how: How::Woken(ready),
-    }) = state.watching.get()
-    {
-        ready.sleepers.fetch_add(1, Ordering::SeqCst);
-        let left = until.map(|at| timespec(at.since(state.link.now())));
-        let under_way = state.pending().count;
-        let told = match under_way {
-            0 => Ok(0),
-            _ => poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()),
-        };
-        ready.sleepers.fetch_sub(1, Ordering::SeqCst);
-        return match told {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(system("poll the descriptor of a link", error)),
-        };
-    }
     let wait = Wait::Until {
         count: u32::try_from(count).unwrap_or(u32::MAX).max(1),
         min_wait: Duration::ZERO,
@@ -239,13 +138,6 @@ fn turn<L: Home>(state: &LinkState<L>, count: usize, until: Option<Time>) -> Res
     };
     state.link.turn(wait)?;
     Ok(())
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: duration.subsec_nanos().into(),
-    }
 }
 
 fn system(what: &str, error: rustix::io::Errno) -> Failure {
@@ -257,25 +149,11 @@ fn system(what: &str, error: rustix::io::Errno) -> Failure {
     )
 }
 
-/// The bell is silent from here on: what ends later rings it again.
-fn begin<L: Home>(state: &LinkState<L>) {
-    if let Some(How::Woken(ready)) = state.watching.get().map(|watching| &watching.how) {
-        silence(&ready.bell);
-    }
-}
-
 /// Submits what is queued on a link that is watched, and makes its descriptor say what is true.
 pub(crate) fn settle<L: Home>(state: &LinkState<L>) -> Result<()> {
     match state.watching.get().map(|watching| &watching.how) {
         None => Ok(()),
-        Some(How::Turned { .. }) => L::settle(state),
-        Some(How::Woken(ready)) => {
-            state.link.turn(Wait::No)?;
-            if ready.has_more() {
-                ring(&ready.bell);
-            }
-            Ok(())
-        }
+        Some(_) => L::settle(state),
     }
 }
 
@@ -293,7 +171,6 @@ fn reap<L: Home>(
     let until = duration.map(|duration| state.link.now().after(duration));
     let (mut count, mut has_turned) = (0, false);
     let turned = loop {
-        begin(state);
         while count < most {
             let Some(outcome) = next(state) else { break };
             put(count, outcome);
@@ -409,10 +286,6 @@ fn await_one<L: Home>(state: &LinkState<L>, id: baio_ticket, is_awaited: bool) {
     if let Some(under_way) = state.pending().table.get_mut(place, generation) {
         under_way.is_awaited = is_awaited;
     }
-    // Whoever reaps may have passed it by meanwhile.
-    if let (false, Some(How::Woken(ready))) = (is_awaited, state.watching.get().map(|watching| &watching.how)) {
-        ready.note(id);
-    }
 }
 
 /// The outcome that another thread has put by; none yet; or there is nothing to wait for any more.
@@ -454,7 +327,6 @@ pub(crate) fn end_all<L: Home>(state: &LinkState<L>) {
     };
     reads.into_iter().for_each(|ticket| state.link.cancel(ticket));
     while state.pending().count > 0 {
-        begin(state);
         while next(state).is_some() {}
         if state.pending().count > 0 && turn(state, 1, None).is_err() {
             return; // Closing says why.
@@ -496,17 +368,10 @@ fn bell() -> Result<OwnedFd> {
     descriptor::event().map_err(|error| system("make an event fd", error))
 }
 
-pub(crate) fn watch_woken(_: &LinkState<Remote>) -> Result<Watching> {
-    let ready = Ready {
-        ids: Mutex::default(),
-        bell: bell()?,
-        sleepers: AtomicUsize::new(0),
-    };
-    let fd = ready.bell.try_clone();
-    let fd = fd.map_err(|error| Failure::new(Errno::of(&error), "copy an event fd", "close descriptors"))?;
+pub(crate) fn watch_told(state: &LinkState<Remote>) -> Result<Watching> {
     Ok(Watching {
-        fd,
-        how: How::Woken(Arc::new(ready)),
+        fd: state.link.event_fd()?,
+        how: How::Told,
     })
 }
 

@@ -144,7 +144,7 @@ fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request, is_await
         tag: id,
         ..SegmentRequest::new(file.opened.handle(), op, memory)
     };
-    match reaping::start(state, request, id) {
+    match state.link.start(request) {
         Ok(ticket) => {
             pending.count += 1;
             if let Some(under_way) = pending.table.get_mut(place, generation) {

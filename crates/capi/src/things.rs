@@ -174,8 +174,8 @@ pub(crate) enum How {
         /// Ended, and not taken.
         ended: Mutex<std::collections::VecDeque<Outcome>>,
     },
-    /// Wakers of its requests, from the threads that reap.
-    Woken(Arc<crate::reaping::Ready>),
+    /// The link itself, whatever thread reaps.
+    Told,
 }
 
 impl<L: Link> LinkState<L> {

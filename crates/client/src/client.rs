@@ -10,7 +10,7 @@
 //! | who wants to sleep | and nobody sleeps on the bell | and somebody does |
 //! |---|---|---|
 //! | a thread in `wait`, `turn`, `block_on` | sleeps on the bell | parks, as a follower |
-//! | the helper, with futures to reap for | sleeps on the bell | parks |
+//! | the helper, with futures or a descriptor to reap for | sleeps on the bell | parks |
 //! | the helper, with none | parks | parks |
 //!
 //! Whoever leaves the bell for anything but another look hands the role over first ([`Client::hand_over`]): to a follower,
@@ -232,26 +232,10 @@ impl<K: Carrier> Client<K> {
         Ok(ticket)
     }
 
-    fn queue_command(&self, state: &mut State<K>, tag: Tag, command: Box<K::Command>) -> Ticket {
+    pub(crate) fn queue_command(&self, state: &mut State<K>, tag: Tag, command: Box<K::Command>) -> Ticket {
         let _ = self.shared.exchange.put(tag.index, Parcel::Command(command));
         let raw = Submission::new(Op::Control, tag).encode();
         state.table.queue(tag, Kind::Command, raw, 0, None)
-    }
-
-    /// Nothing is taken from now on but this command, which closes the service and is queued in the same moment: a waker
-    /// that is told may wait for the end. `None` when it was closed before.
-    pub fn begin_close(&self, command: Box<K::Command>) -> Option<Ticket> {
-        let mut state = self.lock();
-        if state.table.closed.is_some() {
-            return None;
-        }
-        // One place is kept for this.
-        let tag = state.table.reserve(true)?;
-        state.table.closed = Some(RequestFault::Stale);
-        let ticket = self.queue_command(&mut state, tag, command);
-        state.table.wake_room();
-        self.finish_up(state, false);
-        Some(ticket)
     }
 
     /// Sends all that is queued. True: ring for the service, with the lock free.
@@ -343,12 +327,13 @@ impl<K: Carrier> Client<K> {
 
     /// Whoever waits must not be left without anybody on the bell.
     fn hand_over(&self, state: &mut State<K>) {
+        state.tell_event();
         if state.sleeper {
             return;
         }
         if let Some((parker, _)) = state.followers.first() {
             parker.ring();
-        } else if state.table.needs_helper() {
+        } else if state.needs_helper() {
             state.helper.call();
         }
     }
@@ -361,6 +346,7 @@ impl<K: Carrier> Client<K> {
         any: bool,
         until: Option<Instant>,
     ) -> Guard<'a, K> {
+        state.tell_event();
         if state.sleeper {
             state.followers.push((Arc::clone(me), any));
             drop(state);
@@ -557,40 +543,6 @@ impl<K: Carrier> Client<K> {
     /// Is it a handle of this service?
     pub fn knows(&self, handle: Handle) -> bool {
         handle.parts().0 == self.core
-    }
-
-    /// Closes a handle, as soon as there is room in the ring for saying so.
-    pub fn close_handle(&self, handle: Handle) {
-        let mut state = self.lock();
-        let known = state.names.iter().position(|(known, _)| *known == handle);
-        let name = known.map(|at| state.names.swap_remove(at));
-        let mut ring = false;
-        if state.table.closed.is_none() {
-            let words = self.carrier.close(handle);
-            // What has ended has no handles.
-            let is_down = state.is_down;
-            state.closing.extend(words.filter(|_| !is_down));
-            ring = self.flush(&mut state);
-        }
-        self.finish_up(state, ring);
-        drop(name);
-    }
-
-    /// Nothing is taken from now on. Wakes whoever waits for a place.
-    pub fn refuse(&self) {
-        let mut state = self.lock();
-        state.table.closed.get_or_insert(RequestFault::Stale);
-        state.table.wake_room();
-        self.finish_up(state, false);
-    }
-
-    /// Tells the service to end, without waiting for it.
-    pub fn stop(&self) {
-        if self.is_forked() {
-            return;
-        }
-        self.shared.stop();
-        self.carrier.ring();
     }
 }
 

@@ -1,10 +1,14 @@
-//! The thread that reaps for futures polled where nobody else does: in another runtime's tasks. Started at the first such
-//! await; parked whenever it is not needed, so that a thread that waits for itself need not share the bell with it.
+//! The thread that reaps for futures polled where nobody else does, in another runtime's tasks, and for whoever sleeps on a descriptor. Started at
+//! the first such await or descriptor; parked whenever it is not needed, so that a thread that waits for itself need not share the bell with it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+use baio_words::{Errno, IoError, RequestFault};
 
 use crate::carrier::Carrier;
 use crate::client::Client;
+use crate::event::Event;
 use crate::inside::reaper_of;
 use crate::sync::{self, Ordering};
 use crate::table::HELPER;
@@ -33,7 +37,7 @@ impl<K: Carrier> Client<K> {
     pub(crate) fn leave(self: &Arc<Self>, reaper: u64) {
         let mut state = self.lock();
         state.table.leave_to_helper(reaper);
-        let needed = state.table.needs_helper();
+        let needed = state.needs_helper();
         // Who is on the bell by now has sent what there was before, and sleeps on.
         let ring = needed && self.flush(&mut state);
         self.finish_up(state, ring);
@@ -47,6 +51,31 @@ impl<K: Carrier> Client<K> {
             self.lock().table.wake_awaited();
             self.look_once();
         }
+    }
+
+    /// A descriptor that is readable while an outcome lies there for [`Client::next_outcome`], and once the client has ended; each call gives the
+    /// same one. It is to be polled, and neither read nor written. What is queued is sent by whoever turns the client before it sleeps
+    /// ([`Client::turn_once`]).
+    ///
+    /// # Errors
+    /// It is the parent's of this process; there is no thread or no descriptor left.
+    pub fn event_fd(self: &Arc<Self>) -> Result<Arc<OwnedFd>, RequestFault> {
+        if self.is_forked() {
+            return Err(RequestFault::Io(IoError::Forked));
+        }
+        let failed = |errno: Errno| RequestFault::Io(IoError::System(errno));
+        if !self.start_helper() {
+            return Err(failed(Errno::EAGAIN));
+        }
+        let mut state = self.lock();
+        let event = match state.event.take() {
+            Some(event) => event,
+            None => Event::new().map_err(|errno| failed(Errno::from_raw(errno.raw_os_error())))?,
+        };
+        let fd = event.fd();
+        state.event = Some(event);
+        self.finish_up(state, false);
+        Ok(fd)
     }
 
     pub(crate) fn helper_is_gone(&self) {
@@ -92,7 +121,7 @@ fn run<K: Carrier>(client: &Arc<Client<K>>) {
         if state.helper.dismissed || over {
             return client.finish_up(state, false);
         }
-        if state.table.needs_helper() && !state.sleeper {
+        if state.needs_helper() && !state.sleeper {
             state = client.sleep(state, &me, false, None);
         } else {
             client.finish_up(state, false);

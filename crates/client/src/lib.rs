@@ -8,15 +8,16 @@
 //! |---|---|
 //! | `state.rs` | what lies behind the one lock |
 //! | `client.rs` | sending, the role of reaping |
+//! | `closing.rs` | how a client, or a handle of it, is closed |
 //! | `waits.rs` | what blocks: a turn, a wait, a question, a future run to its end |
 //! | `reap.rs` | completions into outcomes; what the end of the service means for each |
 //! | `table.rs` | the requests under way |
-//! | `room.rs`, `waiters.rs` | who waits for a place, woken one for one |
+//! | `room.rs`, `memory.rs`, `waiters.rs` | who waits for a place, or for memory, woken one for one |
 //! | `again.rs` | the end of one service and the next one in its place |
 //! | `unsynced.rs` | cached writes that go with a service |
 //! | `carrier.rs` | what differs from service to service |
 //! | `session.rs`, `wire.rs` | a session with a broker of another process: how it is opened, its socket |
-//! | `helper.rs` | the thread that reaps for futures polled elsewhere |
+//! | `helper.rs`, `event.rs` | the thread that reaps for futures polled elsewhere, and for whoever sleeps on a descriptor; that descriptor |
 //! | `fired.rs` | waking those for whom something came |
 //! | `names.rs` | what handles are called in messages |
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
@@ -30,6 +31,8 @@ mod again;
 mod carrier;
 mod child;
 mod client;
+mod closing;
+mod event;
 mod fired;
 mod helper;
 mod inside;

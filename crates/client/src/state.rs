@@ -8,6 +8,7 @@ use baio_words::entry::HandleWords;
 use baio_words::{Handle, IoError, RequestFault};
 
 use crate::carrier::{Between, Carrier};
+use crate::event::Event;
 use crate::parker::Parker;
 use crate::sync::MutexGuard;
 use crate::table::Table;
@@ -34,6 +35,8 @@ pub(crate) struct State<K: Carrier> {
     pub(crate) is_down: bool,
     /// What nobody wants any more, to be dropped when the lock is free: that may run anybody's code.
     pub(crate) litter: Vec<Parcel<K::Memory, K::Command, K::Reply>>,
+    /// Of a program that sleeps in a loop of its own.
+    pub(crate) event: Option<Event>,
 }
 
 pub(crate) type Guard<'a, K> = MutexGuard<'a, State<K>>;
@@ -54,6 +57,7 @@ impl<K: Carrier> State<K> {
             line: None,
             is_down: false,
             litter: Vec::new(),
+            event: None,
         }
     }
 
@@ -68,6 +72,18 @@ impl<K: Carrier> State<K> {
     /// Is there anything to be done with the lock free?
     pub(crate) fn has_to_leave(&self) -> bool {
         self.table.has_fired() || !self.litter.is_empty()
+    }
+
+    /// Makes the descriptor say what is true: an outcome lies there that nobody awaits, or nothing is taken any more and nothing is under way.
+    pub(crate) fn tell_event(&mut self) {
+        let Some(event) = &mut self.event else { return };
+        let has_ended = self.table.closed.is_some() && self.table.in_flight() == 0;
+        event.tell(has_ended || self.table.finished() > 0);
+    }
+
+    /// Must the helper reap when nobody else does? Beside a descriptor always: it tells of the service's end too.
+    pub(crate) fn needs_helper(&self) -> bool {
+        self.event.is_some() || self.table.needs_helper()
     }
 
     pub(crate) fn take_parker(&mut self, shared: &Arc<Between<K>>) -> Arc<Parker<K>> {

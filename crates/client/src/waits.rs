@@ -61,22 +61,6 @@ impl<K: Carrier> Client<K> {
         self.wait_until(true, None, |state, _| (state.table.in_flight() == 0).then_some(()));
     }
 
-    /// Nothing is taken from now on, and what is under way is to end early. False: it was closed before.
-    pub fn wind_down(&self) -> bool {
-        let mut state = self.lock();
-        let is_first = state.table.closed.is_none();
-        state.table.closed.get_or_insert(RequestFault::Stale);
-        state.table.wake_room();
-        let mut ring = self.flush(&mut state);
-        let mut from = 0;
-        while let Some((ticket, sent)) = state.table.under_way(from) {
-            from = ticket.parts().0 + 1;
-            ring |= sent && self.push_cancel(&mut state, ticket);
-        }
-        self.finish_up(state, ring);
-        is_first
-    }
-
     /// Is anything under way, or an outcome about to be taken by who awaits it? Then what these hold comes back.
     pub fn will_give_back(&self) -> bool {
         self.lock().table.is_any_awaited()

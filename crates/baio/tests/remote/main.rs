@@ -4,6 +4,7 @@
 mod common;
 
 mod ends;
+mod event;
 mod far;
 mod far_cache;
 mod far_memory;

@@ -35,6 +35,8 @@ included! {
     "../../src/carrier.rs" carrier
     "../../src/child.rs" child
     "../../src/client.rs" client
+    "../../src/closing.rs" closing
+    "../../src/event.rs" event
     "../../src/fired.rs" fired
     "../../src/helper.rs" helper
     "../../src/inside.rs" inside

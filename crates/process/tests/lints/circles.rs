@@ -22,7 +22,6 @@ const LEFT: &[(&str, &str)] = &[
     ("broker", "seat/mod seat/held served"),
     ("capi", "handles things"),
     ("capi", "links reaping"),
-    ("client", "child client inside memory reap state table"),
     ("client", "session wire"),
     ("storage", "core/cached/mod core/cached/objects"),
     ("storage", "core/logs core/logs/held core/returns"),

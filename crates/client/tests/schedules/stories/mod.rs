@@ -3,6 +3,7 @@
 mod abandoning;
 mod closing;
 mod commands;
+mod descriptor;
 mod ends;
 mod helper;
 mod memory;
