@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_broker::control::{Call, Reply};
-use baio_client::WaitPlace;
+use baio_client::{NotTaken, WaitPlace};
 use baio_engine::{Buffer, Memory, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::log::Appender;
@@ -369,13 +369,14 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn leave(&self, question: Self::Question);
 
-    /// Queues a request for a future: nobody else takes its outcome, however soon that comes.
+    /// Queues a request for a future: nobody else takes its outcome, however soon that comes. Memory that the core cannot be shown where it
+    /// lies comes back, to go through a buffer of the arena.
     #[doc(hidden)]
     fn start_awaited(
         &self,
         request: SegmentRequest,
         waker: &Waker,
-    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest>;
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>>;
 
     /// Wakes `waker` when a slot has come free for it, and at `until` if whoever reaps sleeps in this link. Who has a place in the line
     /// gives it up by one of the next two.
@@ -429,13 +430,6 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Lends pages without a hop, where there is none and they are in the cache.
     #[doc(hidden)]
     fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages>;
-
-    /// Can the core not be shown this memory where it lies, so that a request of it goes through a buffer of the arena?
-    #[doc(hidden)]
-    fn must_copy(&self, memory: &Memory) -> bool {
-        let _ = memory;
-        false
-    }
 
     /// Can there be a buffer of so many bytes when others have ended?
     #[doc(hidden)]

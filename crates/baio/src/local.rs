@@ -9,8 +9,10 @@
 //! other requests of the same link.
 
 mod driving;
+#[cfg(test)]
+mod tests;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
@@ -20,8 +22,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::{self, Begun, Call, Doing, Reply};
-use baio_client::WaitPlace;
-use baio_engine::{Buffer, Doorbell, Errno, Time, Wait};
+use baio_client::{NotTaken, WaitPlace};
+use baio_engine::{Buffer, Completion, Doorbell, Errno, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
@@ -58,7 +60,7 @@ struct Inner {
     /// Streams and timers that found every slot of the engine taken.
     slots: Room,
     /// Kept for the next turn, so that turns allocate nothing.
-    fired: Cell<Vec<Waker>>,
+    wakers: Cell<Vec<Waker>>,
     /// Requests that went through a buffer of the arena, and their bytes.
     bounced: Cell<(u64, u64)>,
     /// Sockets, pipes and timers.
@@ -147,7 +149,7 @@ impl Local {
             drivers: RefCell::default(),
             room: Room::default(),
             slots: Room::default(),
-            fired: Cell::new(Vec::new()),
+            wakers: Cell::new(Vec::new()),
             bounced: Cell::new((0, 0)),
             ours: Ours::default(),
             dropped: RefCell::default(),
@@ -156,39 +158,71 @@ impl Local {
 
     /// Submits, and sleeps until something ends or another thread wakes the future.
     fn sleep_till_rung(&self, alarm: &Alarm) -> Result<()> {
-        let wait = if alarm.fall_asleep() && !self.call_the_next() {
-            self.wait_for_next(u32::from(self.in_flight() > 0))
-        } else {
-            Wait::No
+        let sleeps = alarm.fall_asleep() && !self.call_the_next();
+        let mut core = self.enter()?;
+        let wait = match sleeps {
+            true => self.wait_for_next(u32::from(core.in_flight() > 0)),
+            false => Wait::No,
         };
-        let turned = self.with(|core| core.turn(wait));
-        alarm.wake_up();
-        self.wake();
+        let turned = core.turn(wait);
+        alarm.wake_up(); // Before it is woken itself: nobody has to ring for it.
+        self.leave_waking(core);
         self.wake_late();
         turned.map(drop)
     }
 
     /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`] only: there the link is refused.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
-        let Ok(mut borrowed) = self.0.core.try_borrow_mut() else {
-            return Err(inside());
-        };
-        match borrowed.as_mut() {
-            Some(core) => {
-                let done = act(core);
-                let (freed, free) = core.places_freed();
-                let (free_slots, taken) = core.engine().free_slots();
-                drop(borrowed);
-                self.clear_up();
-                let called = self.0.room.wake_if_freed(freed, free) | self.0.slots.wake_if_freed(taken, free_slots);
-                if called && !(self.0.room.is_empty() && self.0.slots.is_empty()) {
-                    // If nobody comes who was called, it calls those behind them.
-                    self.call_driver();
-                }
-                done
-            }
-            None => Err(Error::new("use", "a closed link", Fault::Stale)),
+        let mut core = self.enter()?;
+        let done = act(&mut core);
+        self.leave_core(core);
+        done
+    }
+
+    /// The same, and whoever waits for what has ended in it is woken.
+    fn with_waking<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let mut core = self.enter()?;
+        let done = act(&mut core);
+        self.leave_waking(core);
+        done
+    }
+
+    fn enter(&self) -> std::result::Result<RefMut<'_, Core>, Shut> {
+        #[cfg(test)]
+        tests::BORROWS.set(tests::BORROWS.get() + 1);
+        let borrowed = self.0.core.try_borrow_mut().map_err(|_| Shut::Inside)?;
+        RefMut::filter_map(borrowed, Option::as_mut).map_err(|_| Shut::Closed)
+    }
+
+    /// Ends a borrow. What it has made free is for those who wait for that.
+    fn leave_core(&self, core: RefMut<'_, Core>) {
+        let (freed, free) = core.places_freed();
+        let (free_slots, taken) = core.engine().free_slots();
+        drop(core);
+        self.clear_up();
+        let called = self.0.room.wake_if_freed(freed, free) | self.0.slots.wake_if_freed(taken, free_slots);
+        if called && !(self.0.room.is_empty() && self.0.slots.is_empty()) {
+            // If nobody comes who was called, it calls those behind them.
+            self.call_driver();
         }
+    }
+
+    /// The same. Then those are woken who wait for what has ended, and wakers that are not needed any more dropped: both may run anybody's code.
+    fn leave_waking(&self, mut core: RefMut<'_, Core>) {
+        let mut wakers = self.0.wakers.take();
+        core.take_fired(&mut wakers);
+        let fired = wakers.len();
+        core.take_displaced(&mut wakers);
+        let foreign: Vec<Completion> = std::iter::from_fn(|| core.next_foreign()).collect();
+        self.leave_core(core);
+        for (at, waker) in wakers.drain(..).enumerate() {
+            match at < fired {
+                true => waker.wake(),
+                false => drop(waker),
+            }
+        }
+        self.0.wakers.set(wakers);
+        self.take_ours(foreign);
     }
 
     /// Gives up what was dropped while the core was borrowed.
@@ -212,19 +246,6 @@ impl Local {
         self.with(|core| Ok(core.is_full())).unwrap_or(false)
     }
 
-    /// Wakes whoever waits for what the last turn has ended. The core is not borrowed here.
-    pub(crate) fn wake(&self) {
-        let mut fired = self.0.fired.take();
-        let _ = self.with(|core| {
-            core.take_fired(&mut fired);
-            Ok(())
-        });
-        fired.drain(..).for_each(Waker::wake);
-        self.drop_displaced(&mut fired);
-        self.0.fired.set(fired);
-        self.take_ours();
-    }
-
     /// Those who wait for a slot of the engine.
     pub(crate) fn slots(&self) -> &Room {
         &self.0.slots
@@ -237,21 +258,6 @@ impl Local {
 
     pub(crate) fn ours(&self) -> &Ours {
         &self.0.ours
-    }
-
-    fn drop_displaced(&self, into: &mut Vec<Waker>) {
-        let _ = self.with(|core| {
-            core.take_displaced(into);
-            Ok(())
-        });
-        into.clear();
-    }
-
-    /// Drops the wakers that are not needed any more. The core is not borrowed here: a drop may run anybody's code.
-    fn drop_all_displaced(&self) {
-        let mut list = self.0.fired.take();
-        self.drop_displaced(&mut list);
-        self.0.fired.set(list);
     }
 }
 
@@ -313,8 +319,7 @@ impl Link for Local {
             Wait::Until { .. } if self.call_the_next() => Wait::No,
             wait => wait,
         };
-        let ended = self.with(|core| core.turn(wait));
-        self.wake();
+        let ended = self.with_waking(|core| core.turn(wait));
         self.wake_late();
         ended
     }
@@ -334,9 +339,8 @@ impl Link for Local {
         if call.needs_a_slot() && self.is_full() {
             return Err(NotAsked::Full(call));
         }
-        let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *call)));
+        let begun = self.with_waking(|core| Ok(control::begin(core, self.0.identity, *call)));
         self.call_driver();
-        self.wake(); // What it did may have ended others.
         match begun {
             Ok(Begun::Doing(doing)) => Ok(Question::Doing(doing)),
             Ok(Begun::Answered(answer)) => Ok(Question::Answered(Cell::new(Some(answer)))),
@@ -353,17 +357,15 @@ impl Link for Local {
             }
             Question::Doing(doing) => doing,
         };
-        if self.is_inside() {
-            waker.wake_by_ref(); // It is looked at when that has ended.
-            return Poll::Pending;
-        }
-        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
-        let polled = self.with(|core| Ok(doing.poll(core, Some(waker))));
-        self.drop_all_displaced();
-        match polled {
-            Ok(polled) => polled,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        let copy = waker.clone(); // Not under the borrow: a clone may run anybody's code.
+        let mut core = match self.enter() {
+            Ok(core) => core,
+            Err(Shut::Inside) => return look_later(waker),
+            Err(shut) => return Poll::Ready(Err(shut.into())),
+        };
+        let polled = doing.poll(&mut core, Some(copy));
+        self.leave_waking(core);
+        polled
     }
 
     fn leave(&self, question: Question) {
@@ -378,20 +380,18 @@ impl Link for Local {
             }
             Question::Doing(doing) => {
                 // What is left of it goes when the core is free.
-                let left = self.with(|core| Ok(doing.abandon(core)));
-                self.drop_all_displaced();
+                let left = self.with_waking(|core| Ok(doing.abandon(core)));
                 drop(left);
             }
         }
     }
 
     fn cancel(&self, ticket: Ticket) {
-        let _ = self.with(|core| {
+        let _ = self.with_waking(|core| {
             core.cancel(ticket);
             Ok(())
         });
         self.call_driver();
-        self.wake();
     }
 
     fn remember(&self, _: Handle, _: &str) {} // The core knows.
@@ -415,10 +415,11 @@ impl Link for Local {
     }
 
     fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let started = match self.0.core.try_borrow_mut().as_deref_mut() {
-            Ok(Some(core)) => core.start(request),
-            _ => Err(request),
+        let Ok(mut core) = self.enter() else {
+            return Err(request);
         };
+        let started = core.start(request);
+        self.leave_core(core);
         if started.is_ok() {
             self.call_driver();
         }
@@ -426,23 +427,33 @@ impl Link for Local {
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
-        if self.is_inside() {
-            waker.wake_by_ref(); // It is looked at when that has ended.
-            return Poll::Pending;
-        }
-        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
-        let polled = self.with(|core| Ok(core.poll(ticket, Some(waker))));
-        self.drop_all_displaced();
-        polled.unwrap_or(Poll::Ready(None))
+        let copy = waker.clone(); // Not under the borrow: a clone may run anybody's code.
+        let mut core = match self.enter() {
+            Ok(core) => core,
+            Err(Shut::Inside) => return look_later(waker),
+            Err(Shut::Closed) => return Poll::Ready(None),
+        };
+        let polled = core.poll(ticket, Some(copy));
+        self.leave_waking(core);
+        polled
     }
 
     fn start_awaited(
         &self,
         request: SegmentRequest,
         waker: &Waker,
-    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
-        let ticket = self.start(request)?;
-        Ok((ticket, self.poll(ticket, waker)))
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>> {
+        let copy = waker.clone(); // As in `poll`.
+        let Ok(mut core) = self.enter() else {
+            return Err(NotTaken::Full(request));
+        };
+        let started = core.start(request);
+        let started = started.map(|ticket| (ticket, core.poll(ticket, Some(copy))));
+        self.leave_waking(core);
+        if started.is_ok() {
+            self.call_driver();
+        }
+        started.map_err(NotTaken::Full)
     }
 
     fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
@@ -502,20 +513,17 @@ impl Link for Local {
 
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
         let _role = self.take_role();
-        let waited = self.with(|core| core.wait(ticket));
-        self.wake();
-        waited
+        self.with_waking(|core| core.wait(ticket))
     }
 
     fn abandon(&self, ticket: Ticket) {
         if self.is_inside() {
             return self.0.dropped.borrow_mut().push(Left::Request(ticket));
         }
-        let _ = self.with(|core| {
+        let _ = self.with_waking(|core| {
             core.abandon(ticket);
             Ok(())
         });
-        self.drop_all_displaced();
     }
 
     fn close_handle(&self, handle: Handle) {
@@ -527,6 +535,29 @@ impl Link for Local {
             Ok(())
         });
     }
+}
+
+/// Why the core is not to be had.
+enum Shut {
+    /// Somebody's code runs inside of a borrow.
+    Inside,
+    /// It was closed.
+    Closed,
+}
+
+impl From<Shut> for Error {
+    fn from(shut: Shut) -> Error {
+        match shut {
+            Shut::Inside => inside(),
+            Shut::Closed => Error::new("use", "a closed link", Fault::Stale),
+        }
+    }
+}
+
+/// Somebody's code runs on the core: it is looked at when that has ended.
+fn look_later<T>(waker: &Waker) -> Poll<T> {
+    waker.wake_by_ref();
+    Poll::Pending
 }
 
 /// Why a link is refused to what runs on its core.

@@ -429,12 +429,7 @@ impl Local {
     }
 
     /// Takes the ends of what [`Work`] has begun. The core is not borrowed here.
-    pub(crate) fn take_ours(&self) {
-        let mut ended = Vec::new();
-        let _ = self.with(|core| {
-            ended.extend(std::iter::from_fn(|| core.next_foreign()));
-            Ok(())
-        });
+    pub(crate) fn take_ours(&self, mut ended: Vec<Completion>) {
         if ended.is_empty() {
             return;
         }

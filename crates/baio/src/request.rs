@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use baio_client::WaitPlace;
+use baio_client::{NotTaken, WaitPlace};
 use baio_engine::{Durability, Errno, Memory, Time};
 use baio_storage::{Error, Fault, Mode, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
 
@@ -68,6 +68,24 @@ struct Started {
     /// The caller's memory, while a buffer of the arena is on its way in its place.
     behind: Option<Memory>,
     trace: Trace,
+}
+
+/// What a request was before it went.
+#[derive(Clone, Copy)]
+struct What {
+    op: SegmentOp,
+    asked: usize,
+    mode: Mode,
+}
+
+impl What {
+    fn of(request: &SegmentRequest) -> What {
+        What {
+            op: request.op,
+            asked: request.memory.len(),
+            mode: request.mode,
+        }
+    }
 }
 
 impl<L: Link, B: IoBuf> fmt::Debug for Request<L, B> {
@@ -175,7 +193,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         })
     }
 
-    fn start(&mut self, mut request: SegmentRequest, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
+    fn start(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
         let link = self.opened.link();
         if self.cancelled {
             return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
@@ -184,57 +202,82 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             let fault = link.refusal().unwrap_or(Fault::NobodyDrives);
             return Poll::Ready(self.refused(request, fault));
         }
-        let (op, asked) = (request.op, request.memory.len());
-        let mode = request.mode;
-        let must_copy = link.must_copy(&request.memory);
-        if must_copy && !request.op.changes_bytes() && !request.memory.is_writable() {
+        if self.bounced && must_bounce(&request) {
+            return self.start_copied(request, context);
+        }
+        let what = What::of(&request);
+        match link.start_awaited(request, context.waker()) {
+            Ok(started) => self.started(what, None, started),
+            Err(NotTaken::Hidden(request)) => self.start_copied(request, context),
+            Err(NotTaken::Full(request)) => self.not_started(request, context),
+        }
+    }
+
+    /// Through a buffer of the arena: the device cannot use its memory, or the core cannot be shown it.
+    fn start_copied(
+        &mut self,
+        mut request: SegmentRequest,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Done<B>, Failed<B>>> {
+        if !request.op.changes_bytes() && !request.memory.is_writable() {
             return Poll::Ready(self.refused(request, baio_engine::Error::ReadOnlyMemory));
         }
-        let behind = match must_copy || self.bounced && must_bounce(&request) {
-            true => match bounce(link, &mut request) {
-                Ok(behind) => Some(behind),
-                // Others under way hold what it needs, and give it back.
-                Err(_) if must_copy && link.may_bounce_later(asked) => {
-                    self.leave_room(); // A place that came free is another's.
-                    return self.wait_for_memory(request, context);
-                }
-                Err(error) => return Poll::Ready(self.refused_by(request, error)),
-            },
-            false => None,
+        let (link, what) = (self.opened.link(), What::of(&request));
+        let own = match bounce(link, &mut request) {
+            Ok(own) => own,
+            // Others under way hold what it needs, and give it back.
+            Err(_) if link.may_bounce_later(what.asked) => {
+                self.leave_room(); // A place that came free is another's.
+                return self.wait_for_memory(request, context);
+            }
+            Err(error) => return Poll::Ready(self.refused_by(request, error)),
         };
         self.leave_memory();
         let link = self.opened.link();
         match link.start_awaited(request, context.waker()) {
-            Ok((ticket, polled)) => {
-                if let Some(place) = self.place.take() {
-                    link.room_taken(place);
-                }
-                if behind.is_some() {
-                    link.count_bounce(asked);
-                    link.note_bounce(true);
-                }
-                let started = Started {
-                    ticket,
-                    op,
-                    asked,
-                    behind,
-                    trace: trace::request_begins(op, asked, mode, self.opened.name()),
-                };
-                self.looked(started, polled)
+            Ok(started) => {
+                link.count_bounce(what.asked);
+                link.note_bounce(true);
+                self.started(what, Some(own), started)
             }
-            Err(mut request) => {
-                if let Some(behind) = behind {
-                    request.memory = behind;
-                }
-                match link.refusal() {
-                    Some(fault) => Poll::Ready(self.refused(request, fault)),
-                    None if request.deadline.is_some_and(|at| at <= link.now()) => {
-                        // It found no slot before its deadline.
-                        Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
-                    }
-                    None => self.wait_for_room(request, context),
-                }
+            Err(back) => {
+                let mut request = back.into_request();
+                request.memory = own;
+                self.not_started(request, context)
             }
+        }
+    }
+
+    fn started(
+        &mut self,
+        what: What,
+        behind: Option<Memory>,
+        (ticket, polled): (Ticket, Poll<Option<Outcome>>),
+    ) -> Poll<Result<Done<B>, Failed<B>>> {
+        self.leave_memory();
+        if let Some(place) = self.place.take() {
+            self.opened.link().room_taken(place);
+        }
+        let What { op, asked, mode } = what;
+        let started = Started {
+            ticket,
+            op,
+            asked,
+            behind,
+            trace: trace::request_begins(op, asked, mode, self.opened.name()),
+        };
+        self.looked(started, polled)
+    }
+
+    fn not_started(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
+        let link = self.opened.link();
+        match link.refusal() {
+            Some(fault) => Poll::Ready(self.refused(request, fault)),
+            None if request.deadline.is_some_and(|at| at <= link.now()) => {
+                // It found no slot before its deadline.
+                Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
+            }
+            None => self.wait_for_room(request, context),
         }
     }
 

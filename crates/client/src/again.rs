@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
-use baio_words::entry::{Limits, Place, RawSubmission, Submission};
+use baio_words::entry::{HandleWords, Limits, Place, RawSubmission, Submission};
 use baio_words::{Errno, Handle, IoError, RequestError, RequestFault, SegmentOp, Ticket};
 
 use crate::carrier::{Between, Carrier};
@@ -37,14 +37,14 @@ impl<K: Carrier> Client<K> {
     /// the memory that it was shown. The caller knows that.
     ///
     /// False: it was closed meanwhile, or is not down, and nothing was done.
-    pub fn resume(&self, line: Arc<Between<K>>, install: impl FnOnce() -> Vec<baio_words::entry::HandleWords>) -> bool {
+    pub fn resume(&self, line: Arc<Between<K>>, install: impl FnOnce(&mut K::Kept) -> Vec<HandleWords>) -> bool {
         let mut state = self.lock();
         if state.table.closed.is_some() || !state.is_down {
             return false;
         }
         // What it had ended before it went, and nobody has looked at since.
         state.take_completions(&self.shared, &self.carrier, &self.name);
-        state.closing = install();
+        state.closing = install(&mut state.kept);
         state.line = Some(line);
         (state.submissions, state.completions) = (Cursor::default(), Cursor::default());
         state.is_down = false;
@@ -138,7 +138,7 @@ impl<K: Carrier> Client<K> {
             let memory = self.taken_back(state, ticket);
             return self.ends(state, ticket, RequestFault::Io(IoError::Cancelled), memory);
         }
-        let words = self.carrier.words(handle);
+        let words = self.carrier.words(&state.kept, handle);
         let raw = state.table.raw(ticket).and_then(|raw| submission(&raw));
         let memory = self.taken_back(state, ticket);
         let (words, raw) = match (words, raw) {
@@ -148,14 +148,14 @@ impl<K: Carrier> Client<K> {
                 return self.ends(state, ticket, fault, memory);
             }
         };
-        let (shown, behind) = match self.carrier.in_place_of(&memory, op) {
+        let (shown, behind) = match self.carrier.in_place_of(&state.kept, &memory, op) {
             Ok(Some(other)) => (other, Some(memory)),
             Ok(None) => (memory, None),
             Err(errno) => return self.ends(state, ticket, RequestFault::Io(IoError::System(errno)), memory),
         };
         let raw = Submission {
             handle: words,
-            place: self.carrier.place(&shown),
+            place: self.carrier.place(&state.kept, &shown),
             ..raw
         };
         if raw.place != Place::Nowhere {

@@ -17,9 +17,11 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     type Command: Send + 'static;
     /// What it answers.
     type Reply: Send + 'static;
+    /// What changes with the service, and is looked at for each request: it lies behind the client's one lock. A forked child has the default.
+    type Kept: Default + Send + 'static;
 
     /// Where an entry says that this memory is: `Nowhere` for none, which then does not go through the exchange.
-    fn place(&self, memory: &Self::Memory) -> Place;
+    fn place(&self, kept: &Self::Kept, memory: &Self::Memory) -> Place;
 
     /// Wakes the service. Called by any thread, with no lock held.
     fn ring(&self);
@@ -35,8 +37,8 @@ pub trait Carrier: Send + Sync + Sized + 'static {
 
     /// Far: sends a command under this tag, now or as soon as there is room. It waits for nobody. Called with the client's lock held,
     /// as are all below.
-    fn send(&self, tag: Tag, command: &Self::Command) {
-        let _ = (tag, command);
+    fn send(&self, kept: &mut Self::Kept, tag: Tag, command: &Self::Command) {
+        let _ = (kept, tag, command);
     }
 
     /// Far: the command under this tag is to end early, if it can.
@@ -45,7 +47,8 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     }
 
     /// Far: the next reply that has come. What announces completions is read by this too, so the ring is looked at afterwards.
-    fn next_reply(&self) -> Option<(Tag, Self::Reply)> {
+    fn next_reply(&self, kept: &mut Self::Kept) -> Option<(Tag, Self::Reply)> {
+        let _ = kept;
         None
     }
 
@@ -89,18 +92,20 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// Why nothing can be asked by it any more.
-    fn words(&self, handle: Handle) -> Result<HandleWords, RequestFault> {
+    fn words(&self, kept: &Self::Kept, handle: Handle) -> Result<HandleWords, RequestFault> {
+        let _ = kept;
         Ok(handle.into())
     }
 
     /// A handle is closed: what the service is told, if it has it.
-    fn close(&self, handle: Handle) -> Option<HandleWords> {
+    fn close(&self, kept: &mut Self::Kept, handle: Handle) -> Option<HandleWords> {
+        let _ = kept;
         Some(handle.into())
     }
 
     /// What is counted of cached writes by a handle.
-    fn unsynced(&self, handle: Handle) -> Option<Arc<Unsynced>> {
-        let _ = handle;
+    fn unsynced(&self, kept: &Self::Kept, handle: Handle) -> Option<Arc<Unsynced>> {
+        let _ = (kept, handle);
         None
     }
 
@@ -115,8 +120,13 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// There is no room for it.
-    fn in_place_of(&self, memory: &Self::Memory, op: SegmentOp) -> Result<Option<Self::Memory>, Errno> {
-        let _ = (memory, op);
+    fn in_place_of(
+        &self,
+        kept: &Self::Kept,
+        memory: &Self::Memory,
+        op: SegmentOp,
+    ) -> Result<Option<Self::Memory>, Errno> {
+        let _ = (kept, memory, op);
         Ok(None)
     }
 

@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use baio_process::fork::Life;
 use baio_ring::exchange::Parcel;
-use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
+use baio_words::entry::{Op, Place, Submission, Tag};
 use baio_words::{Errno, Handle, IoError, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time};
 
 use crate::carrier::{Between, Carrier};
@@ -37,6 +37,24 @@ use crate::state::{Guard, State};
 use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, PoisonError};
 use crate::table::{Ended, HELPER, Kind, Left, earlier};
 use crate::unsynced::Counted;
+
+/// Why a request was not begun; it comes back.
+#[derive(Debug)]
+pub enum NotTaken<M> {
+    /// Every place is taken, or nothing is taken any more.
+    Full(SegmentRequest<M>),
+    /// Its memory cannot be shown to the service where it lies.
+    Hidden(SegmentRequest<M>),
+}
+
+impl<M> NotTaken<M> {
+    /// The request, whyever.
+    pub fn into_request(self) -> SegmentRequest<M> {
+        match self {
+            NotTaken::Full(request) | NotTaken::Hidden(request) => request,
+        }
+    }
+}
 
 /// Requests that are queued at most before they are sent without anybody waiting.
 pub(crate) const BATCH: usize = 64;
@@ -60,12 +78,12 @@ pub struct Client<K: Carrier> {
 
 impl<K: Carrier> Client<K> {
     /// A client of the service at the other end of `shared`, which gives handles with the number `core`. `name` is what it
-    /// serves, for messages.
+    /// serves, for messages; `kept` is the carrier's.
     #[must_use]
-    pub fn new(carrier: K, shared: Arc<Between<K>>, core: u32, name: String) -> Client<K> {
+    pub fn new(carrier: K, kept: K::Kept, shared: Arc<Between<K>>, core: u32, name: String) -> Client<K> {
         Client {
             life: Life::now(),
-            state: Mutex::new(State::new(&shared)),
+            state: Mutex::new(State::new(&shared, kept)),
             childs: Child::none(),
             shared,
             carrier,
@@ -92,7 +110,14 @@ impl<K: Carrier> Client<K> {
             false => &self.state,
             true => self.childs.state(&self.shared),
         };
+        sync::note_lock();
         state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at what its carrier keeps behind the lock, and at why nothing is taken any more, if nothing is.
+    pub fn kept<T>(&self, look: impl FnOnce(&mut K::Kept, Option<RequestFault>) -> T) -> T {
+        let state = &mut *self.lock();
+        look(&mut state.kept, state.table.closed)
     }
 
     /// Is this a forked child of the process whose client it is? It takes nothing then ([`Client::refusal`]), and touches nothing that is
@@ -109,7 +134,30 @@ impl<K: Carrier> Client<K> {
     /// # Errors
     /// The request itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
     pub fn start(&self, request: SegmentRequest<K::Memory>) -> Result<Ticket, SegmentRequest<K::Memory>> {
-        self.begin(request, None)
+        self.begin(request, None, false).map_err(NotTaken::into_request)
+    }
+
+    /// The same, unless its memory would have to be copied first: nothing is begun then. `waker` as of [`Client::start_awaited`], if there is one.
+    ///
+    /// # Errors
+    /// Why not, with the request.
+    pub fn start_shown(
+        self: &Arc<Self>,
+        request: SegmentRequest<K::Memory>,
+        waker: Option<&Waker>,
+    ) -> Result<Ticket, NotTaken<K::Memory>> {
+        let awaits = waker.map(|waker| (waker.clone(), inside::reaper_of(self)));
+        self.begin(request, awaits, true)
+    }
+
+    /// Would memory like this have to be copied for a request?
+    pub fn must_copy(&self, memory: &K::Memory) -> bool {
+        self.is_hidden(&self.lock().kept, memory)
+    }
+
+    /// Can the service not be shown this memory?
+    fn is_hidden(&self, kept: &K::Kept, memory: &K::Memory) -> bool {
+        self.carrier.is_far() && matches!(self.carrier.place(kept, memory), Place::Exchange { .. })
     }
 
     /// The same for a future: `waker` is woken when it has ended, and nobody else takes its outcome. With [`Client::start`]
@@ -123,30 +171,46 @@ impl<K: Carrier> Client<K> {
         request: SegmentRequest<K::Memory>,
         waker: &Waker,
     ) -> Result<Ticket, SegmentRequest<K::Memory>> {
-        self.begin(request, Some((waker.clone(), inside::reaper_of(self))))
+        let awaits = Some((waker.clone(), inside::reaper_of(self)));
+        self.begin(request, awaits, false).map_err(NotTaken::into_request)
     }
 
     fn begin(
         &self,
         mut request: SegmentRequest<K::Memory>,
         awaits: Option<(Waker, u64)>,
-    ) -> Result<Ticket, SegmentRequest<K::Memory>> {
+        shown: bool,
+    ) -> Result<Ticket, NotTaken<K::Memory>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
-            return Err(request);
+            return Err(NotTaken::Full(request));
+        }
+        if shown && self.is_hidden(&state.kept, &request.memory) {
+            return Err(NotTaken::Hidden(request));
         }
         let Some(tag) = self.reserve(&mut state) else {
             self.finish_up(state, false);
-            return Err(request);
+            return Err(NotTaken::Full(request));
         };
         let (op, handle) = (request.op, request.handle);
         let len = u32::try_from(request.memory.payload_bytes()).unwrap_or(u32::MAX);
         let kind = Kind::Request { op, handle, len };
-        let words = self.carrier.words(handle);
+        let words = self.carrier.words(&state.kept, handle);
         // Of an earlier service's memory another goes in its place.
-        let other = self.carrier.in_place_of(&request.memory, op).ok().flatten();
+        let other = self
+            .carrier
+            .in_place_of(&state.kept, &request.memory, op)
+            .ok()
+            .flatten();
         let behind = other.map(|other| std::mem::replace(&mut request.memory, other));
-        let submission = self.submission(&request, words.unwrap_or_default(), tag);
+        let submission = Submission {
+            handle: words.unwrap_or_default(),
+            place: self.carrier.place(&state.kept, &request.memory),
+            mode: request.mode,
+            durability: request.durability,
+            deadline: request.deadline,
+            ..Submission::of(op, tag)
+        };
         let mut memory = std::mem::take(&mut request.memory);
         let status = request.status.take();
         if let Some(fault) = self.ends_here(&submission, handle, words.err()) {
@@ -171,7 +235,7 @@ impl<K: Carrier> Client<K> {
             let _ = self.shared.exchange.put(tag.index, Parcel::Memory(memory));
         }
         let ticket = state.table.queue(tag, kind, submission.encode(), request.tag, status);
-        let unsynced = || self.carrier.unsynced(handle);
+        let unsynced = || self.carrier.unsynced(&state.kept, handle);
         let counted = Counted::of(op, request.mode, request.durability, unsynced);
         if counted.is_some() || behind.is_some() {
             state.table.attach(ticket, counted, behind);
@@ -192,17 +256,6 @@ impl<K: Carrier> Client<K> {
         match self.knows(handle) {
             false => Some(RequestFault::Stale),
             true => lost.or(is_hidden.then_some(RequestFault::Io(IoError::System(Errno::ENOBUFS)))),
-        }
-    }
-
-    fn submission(&self, request: &SegmentRequest<K::Memory>, handle: HandleWords, tag: Tag) -> Submission {
-        Submission {
-            handle,
-            place: self.carrier.place(&request.memory),
-            mode: request.mode,
-            durability: request.durability,
-            deadline: request.deadline,
-            ..Submission::of(request.op, tag)
         }
     }
 
@@ -252,7 +305,7 @@ impl<K: Carrier> Client<K> {
                 // Not by the ring: its service is not rung for.
                 let parcel = self.shared.exchange.take(ticket.parts().0);
                 if let Some(Parcel::Command(command)) = &parcel {
-                    self.carrier.send(ticket.into(), command);
+                    self.carrier.send(&mut state.kept, ticket.into(), command);
                 }
                 state.table.sent(ticket);
                 match parcel {
@@ -460,7 +513,8 @@ impl<K: Carrier> Client<K> {
         let (left, waker, ended) = state.table.abandon(ticket);
         if let Some(Ended::Command(Ok(reply))) = &ended {
             if let Some(handle) = K::opened(reply) {
-                state.closing.extend(self.carrier.close(handle)); // Opened for somebody who has left.
+                let words = self.carrier.close(&mut state.kept, handle);
+                state.closing.extend(words); // Opened for somebody who has left.
             }
         }
         if let Some(waker) = &waker {

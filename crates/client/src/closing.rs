@@ -62,7 +62,7 @@ impl<K: Carrier> Client<K> {
         let name = known.map(|at| state.names.swap_remove(at));
         let mut ring = false;
         if state.table.closed.is_none() {
-            let words = self.carrier.close(handle);
+            let words = self.carrier.close(&mut state.kept, handle);
             // What has ended has no handles.
             let is_down = state.is_down;
             state.closing.extend(words.filter(|_| !is_down));

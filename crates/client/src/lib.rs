@@ -51,8 +51,9 @@ mod waits;
 mod wire;
 
 pub use carrier::{Between, Carrier};
-pub use client::Client;
+pub use client::{Client, NotTaken};
 pub use session::{ConnectError, PATIENCE, Session, Wishes};
+pub use sync::{locked, locks_taken};
 pub use table::Ended;
 pub use unsynced::Unsynced;
 pub use waiters::{WaitPlace, Waiters};

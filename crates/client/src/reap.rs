@@ -35,7 +35,7 @@ impl<K: Carrier> State<K> {
             // Before the answers: another thread, which sleeps, may read the last of them and the end right behind it.
             let has_ended = carrier.has_ended();
             // The socket before the ring: what announced a completion may have been read with it.
-            while let Some((tag, reply)) = carrier.next_reply() {
+            while let Some((tag, reply)) = carrier.next_reply(&mut self.kept) {
                 self.replied(shared, carrier, tag, reply);
             }
             has_gone = has_ended;
@@ -131,7 +131,7 @@ impl<K: Carrier> State<K> {
 
     fn unwanted(&mut self, carrier: &K, reply: &K::Reply) {
         if let Some(handle) = K::opened(reply) {
-            self.closing.extend(carrier.close(handle)); // Opened for somebody who has left.
+            self.closing.extend(carrier.close(&mut self.kept, handle)); // Opened for somebody who has left.
         }
     }
 

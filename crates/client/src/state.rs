@@ -15,6 +15,8 @@ use crate::table::Table;
 
 pub(crate) struct State<K: Carrier> {
     pub(crate) table: Table<K>,
+    /// The carrier's.
+    pub(crate) kept: K::Kept,
     pub(crate) submissions: Cursor,
     pub(crate) completions: Cursor,
     /// Somebody sleeps on the bell.
@@ -42,9 +44,10 @@ pub(crate) struct State<K: Carrier> {
 pub(crate) type Guard<'a, K> = MutexGuard<'a, State<K>>;
 
 impl<K: Carrier> State<K> {
-    pub(crate) fn new(shared: &Arc<Between<K>>) -> State<K> {
+    pub(crate) fn new(shared: &Arc<Between<K>>, kept: K::Kept) -> State<K> {
         State {
             table: Table::new(shared.exchange.places()),
+            kept,
             submissions: Cursor::default(),
             completions: Cursor::default(),
             sleeper: false,
@@ -63,7 +66,7 @@ impl<K: Carrier> State<K> {
 
     /// What a forked child has: nothing is under way, nothing is taken, and no ring is looked at.
     pub(crate) fn of_a_child(shared: &Arc<Between<K>>) -> State<K> {
-        let mut state = State::new(shared);
+        let mut state = State::new(shared, K::Kept::default());
         state.table.closed = Some(RequestFault::Io(IoError::Forked));
         state.is_down = true;
         state

@@ -46,8 +46,9 @@ impl Carrier for ToThread {
     type Memory = Bytes;
     type Command = Ask;
     type Reply = Option<Handle>;
+    type Kept = ();
 
-    fn place(&self, memory: &Bytes) -> Place {
+    fn place(&self, (): &(), memory: &Bytes) -> Place {
         match &memory.0 {
             Some(bytes) => Place::Exchange {
                 len: bytes.len() as u32,
@@ -160,7 +161,7 @@ fn served() -> Served {
     let (theirs, told) = (Arc::clone(&shared), Arc::clone(&closed));
     let thread = std::thread::spawn(move || serve(&theirs, &told));
     let carrier = ToThread(thread.thread().clone());
-    let client = Arc::new(Client::new(carrier, shared, CORE, "a few bytes".into()));
+    let client = Arc::new(Client::new(carrier, (), shared, CORE, "a few bytes".into()));
     Served { client, closed, thread }
 }
 

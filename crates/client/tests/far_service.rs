@@ -35,8 +35,9 @@ impl Carrier for ToThread {
     type Memory = Run;
     type Command = ();
     type Reply = ();
+    type Kept = ();
 
-    fn place(&self, memory: &Run) -> Place {
+    fn place(&self, (): &(), memory: &Run) -> Place {
         Place::Arena {
             at: memory.at,
             len: memory.len,
@@ -134,7 +135,7 @@ fn a_client_works_over_memory_of_two() {
     let shared: Between<ToThread> = Shared::far(&ours, PLACES, Bell::far(door)).unwrap();
     let shared = Arc::new(shared);
     let carrier = ToThread(service.thread().clone());
-    let client = Client::new(carrier, Arc::clone(&shared), CORE, "a peer".into());
+    let client = Client::new(carrier, (), Arc::clone(&shared), CORE, "a peer".into());
     let handle = Handle::from_parts(CORE, 1, 1);
     let begin = |op, at: u32, len| {
         let run = Run { at: u64::from(at), len };

@@ -58,8 +58,9 @@ impl Carrier for Next {
     type Memory = Run;
     type Command = ();
     type Reply = ();
+    type Kept = ();
 
-    fn place(&self, memory: &Run) -> Place {
+    fn place(&self, (): &(), memory: &Run) -> Place {
         Place::Arena { at: memory.at, len: 8 }
     }
 
@@ -69,11 +70,11 @@ impl Carrier for Next {
         None
     }
 
-    fn in_place_of(&self, memory: &Run, _: SegmentOp) -> Result<Option<Run>, Errno> {
+    fn in_place_of(&self, (): &(), memory: &Run, _: SegmentOp) -> Result<Option<Run>, Errno> {
         Ok((memory.at >= OLD).then(Run::default))
     }
 
-    fn unsynced(&self, _: Handle) -> Option<Arc<Unsynced>> {
+    fn unsynced(&self, (): &(), _: Handle) -> Option<Arc<Unsynced>> {
         Some(Arc::clone(&self.0))
     }
 }
@@ -98,7 +99,7 @@ fn service() -> Service {
     let memory = SessionMemory::create(PLACES, ARENA).unwrap();
     let shared: Between<Next> = Shared::far(&memory, PLACES, Bell::far(Arc::new(Quiet))).unwrap();
     let unsynced = Arc::new(Unsynced::default());
-    let client = Client::new(Next(Arc::clone(&unsynced)), Arc::new(shared), CORE, "a peer".into());
+    let client = Client::new(Next(Arc::clone(&unsynced)), (), Arc::new(shared), CORE, "a peer".into());
     Service {
         memory,
         client,

@@ -31,8 +31,9 @@ impl Carrier for Goes {
     type Memory = Nothing;
     type Command = ();
     type Reply = u32;
+    type Kept = ();
 
-    fn place(&self, _: &Nothing) -> Place {
+    fn place(&self, (): &(), _: &Nothing) -> Place {
         Place::Nowhere
     }
 
@@ -46,11 +47,11 @@ impl Carrier for Goes {
         true
     }
 
-    fn send(&self, tag: Tag, (): &()) {
+    fn send(&self, (): &mut (), tag: Tag, (): &()) {
         *self.sent.lock().unwrap() = Some(tag);
     }
 
-    fn next_reply(&self) -> Option<(Tag, u32)> {
+    fn next_reply(&self, (): &mut ()) -> Option<(Tag, u32)> {
         let heard = self.inbox.lock().unwrap().take();
         if let Some(tag) = self.sent.lock().unwrap().take() {
             *self.inbox.lock().unwrap() = Some(tag);
@@ -76,7 +77,7 @@ impl FarBell for Silent {
 fn an_answer_that_came_before_the_end_is_told() {
     let memory = SessionMemory::create(4, 4096).unwrap();
     let shared: Between<Goes> = Shared::far(&memory, 4, Bell::far(Arc::new(Silent))).unwrap();
-    let client = Client::new(Goes::default(), Arc::new(shared), 3, "a peer".into());
+    let client = Client::new(Goes::default(), (), Arc::new(shared), 3, "a peer".into());
     let Ok(asked) = client.command(Box::new(())) else {
         panic!("there is room")
     };

@@ -11,18 +11,17 @@
 //! requests still: nothing is taken over from it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use baio_broker::control::Call;
 use baio_client::{ConnectError, Session, Wire, Wishes};
 use baio_ring::{Bell, Shared};
 use baio_words::session::{Answer, GOES_ON, Question};
-use baio_words::{Errno, Lost, OperationName};
+use baio_words::{Errno, Lost};
 
 use super::carried::{Between, Client};
 use super::far::{self, Far};
-use super::handles::{Handles, Known, Opened};
+use super::handles::{Known, Opened};
 use crate::moment::from_now;
 
 /// The first pause, and the longest.
@@ -41,19 +40,11 @@ pub(super) struct Again {
     wishes: Wishes,
     limit: Duration,
     opening: Mutex<Opening>,
-    handles: Mutex<Handles>,
-    client: OnceLock<Weak<Client>>,
 }
 
 impl Again {
     /// With the broker of this session first.
-    pub(super) fn new(
-        session: &Session,
-        core: u32,
-        path: &Path,
-        wishes: &Wishes,
-        limit: Duration,
-    ) -> Result<Again, ConnectError> {
+    pub(super) fn new(session: &Session, path: &Path, wishes: &Wishes, limit: Duration) -> Result<Again, ConnectError> {
         let until = from_now(wishes.patience);
         let opening = opening(session, until, &|| true).ok_or_else(|| ConnectError {
             object: baio_engine::path_name(path),
@@ -74,34 +65,29 @@ impl Again {
             },
             limit,
             opening: Mutex::new(opening),
-            handles: Mutex::new(Handles::new(core)),
-            client: OnceLock::new(),
         })
     }
 
-    pub(super) fn belongs_to(&self, client: &Arc<Client>) {
-        let _ = self.client.set(Arc::downgrade(client));
-    }
-
-    /// Used under the client's lock, or by the thread that looks for a broker.
-    pub(super) fn handles(&self) -> MutexGuard<'_, Handles> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    /// This client is the one that goes on.
+    pub(super) fn belongs_to(self, client: &Arc<Client>) {
+        let (again, link) = (Arc::new(self), Arc::downgrade(client));
+        if let Some(far) = client.carrier().far() {
+            far.looks_by(Box::new(move || begin(&again, &link)));
+        }
     }
 
     fn opening(&self) -> MutexGuard<'_, Opening> {
-        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+        baio_client::locked(&self.opening)
     }
+}
 
-    /// Begins to look for the next broker. False: no thread can be had for that.
-    pub(super) fn begin(&self) -> bool {
-        let Some(client) = self.client.get().cloned() else {
-            return false;
-        };
-        // Beyond the clock's end is never.
-        let until = Instant::now().checked_add(self.limit);
-        let thread = baio_process::thread::named("baio-reconnect");
-        thread.start(move || look(&client, until)).is_ok()
-    }
+/// Begins to look for the next broker. False: no thread can be had for that.
+fn begin(again: &Arc<Again>, link: &Weak<Client>) -> bool {
+    // Beyond the clock's end is never.
+    let until = Instant::now().checked_add(again.limit);
+    let (again, link) = (Arc::clone(again), link.clone());
+    let thread = baio_process::thread::named("baio-reconnect");
+    thread.start(move || look(&again, &link, until)).is_ok()
 }
 
 fn opening(session: &Session, until: Instant, still: &dyn Fn() -> bool) -> Option<Opening> {
@@ -115,13 +101,11 @@ fn opening(session: &Session, until: Instant, still: &dyn Fn() -> bool) -> Optio
 }
 
 /// Looks for the next broker until it is there, the link is closed, or `until` is over.
-fn look(link: &Weak<Client>, until: Option<Instant>) {
+fn look(again: &Again, link: &Weak<Client>, until: Option<Instant>) {
     let [mut pause, longest] = PAUSES;
     let left = |now: Instant| until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
     while let Some(client) = link.upgrade() {
-        let Some((far, again)) = client.carrier().far().and_then(|far| Some((far, far.again()?))) else {
-            return;
-        };
+        let Some(far) = client.carrier().far() else { return };
         if client.refusal().is_some() {
             return client.look_once(); // It was closed: whoever waits is told.
         }
@@ -168,7 +152,7 @@ fn goes_on(client: &Client, far: &Far, again: &Again, left: Duration) -> bool {
         return false;
     };
     let line: Between = line;
-    let known = again.handles().to_open();
+    let known = client.kept(|kept, _| kept.handles.to_open());
     let mut opened: Vec<(u32, Opened)> = Vec::with_capacity(known.len());
     for (index, known) in known {
         match open(&session.wire, &known, until, &still) {
@@ -176,10 +160,10 @@ fn goes_on(client: &Client, far: &Far, again: &Again, left: Duration) -> bool {
             None => return false,
         }
     }
-    let resumed = client.resume(Arc::new(line), || {
+    let resumed = client.resume(Arc::new(line), |kept| {
         *again.opening() = opening;
-        far.take_over(&session.wire, arena, session.welcome.features);
-        again.handles().install(opened)
+        far.take_over(kept, &session.wire, arena, session.welcome.features);
+        kept.handles.install(opened)
     });
     resumed || client.refusal().is_some()
 }
@@ -215,19 +199,5 @@ fn open(wire: &Wire, known: &Known, until: Instant, still: &dyn Fn() -> bool) ->
             }))
         }
         _ => Some(Err(Lost::Refused(Errno::EPROTO))),
-    }
-}
-
-/// Makes a command that the former broker had one for the next. False: nobody knows whether it was done, and it has no name by which that
-/// could be seen.
-pub(super) fn may_ask_again(call: &mut Call) -> bool {
-    // How far one is, no broker tells.
-    let Call::Command(command) = call else { return false };
-    match command.name_mut() {
-        Some(operation) => {
-            *operation = OperationName::again(operation.id);
-            operation.id != OperationName::NONE.id
-        }
-        None => command.only_looks(),
     }
 }

@@ -2,7 +2,7 @@
 //! the outcome. Futures keep it themselves (`request.rs`).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use baio_engine::Memory;
 use baio_storage::{Outcome, SegmentOp, SegmentRequest, Ticket};
@@ -31,7 +31,7 @@ struct Waits {
 
 impl Behind {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        baio_client::locked(&self.0)
     }
 
     /// Must this request go under another tag?

@@ -9,10 +9,9 @@ use baio_client::{Carrier, Unsynced};
 use baio_engine::{Arena, Doorbell, Memory};
 use baio_storage::{Handle, Outcome, Result};
 use baio_words::entry::{HandleWords, Place, Tag};
-use baio_words::{Errno, RequestFault, SegmentOp};
+use baio_words::{Errno, OperationName, RequestFault, SegmentOp};
 
-use super::again;
-use super::far::Far;
+use super::far::{Current, Far};
 
 /// Memory that is named by its place in the arena, where it has one. To a service of this process it goes through the exchange, and so
 /// does memory without a place; to a broker nothing else goes.
@@ -24,7 +23,7 @@ pub(super) struct Carried {
 /// To whom.
 pub(super) enum Way {
     /// A thread of this process.
-    Here(Doorbell, Arc<Arena>),
+    Here(Doorbell),
     /// A broker.
     Far(Box<Far>),
 }
@@ -45,32 +44,14 @@ impl Carried {
             thread,
         } = connection;
         let carried = Carried {
-            way: Way::Here(doorbell, arena),
+            way: Way::Here(doorbell),
         };
-        (Client::new(carried, shared, number, name), thread)
-    }
-
-    /// Whose buffers move without a copy.
-    #[must_use]
-    pub(super) fn arena(&self) -> Arc<Arena> {
-        self.with_arena(Arc::clone)
-    }
-
-    fn with_arena<T>(&self, look: impl FnOnce(&Arc<Arena>) -> T) -> T {
-        match &self.way {
-            Way::Here(_, arena) => look(arena),
-            Way::Far(far) => look(&far.arena()),
-        }
-    }
-
-    /// Is it memory that the service cannot be shown where it lies?
-    pub(super) fn must_copy(&self, memory: &Memory) -> bool {
-        self.is_far() && matches!(self.place(memory), Place::Exchange { .. })
+        (Client::new(carried, Current::here(arena), shared, number, name), thread)
     }
 
     pub(super) fn far(&self) -> Option<&Far> {
         match &self.way {
-            Way::Here(..) => None,
+            Way::Here(_) => None,
             Way::Far(far) => Some(far),
         }
     }
@@ -80,13 +61,14 @@ impl Carrier for Carried {
     type Memory = Memory;
     type Command = Call;
     type Reply = Result<Reply>;
+    type Kept = Current;
 
     /// Lengths beyond 32 bits are refused by the engine; here they only must not look shorter.
-    fn place(&self, memory: &Memory) -> Place {
+    fn place(&self, kept: &Current, memory: &Memory) -> Place {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         match memory {
             Memory::None => Place::Nowhere,
-            Memory::Own(buffer) if self.with_arena(|arena| buffer.is_of(arena)) => Place::Arena {
+            Memory::Own(buffer) if kept.is_shown(buffer) => Place::Arena {
                 at: buffer.place(),
                 len,
             },
@@ -96,7 +78,7 @@ impl Carrier for Carried {
 
     fn ring(&self) {
         match &self.way {
-            Way::Here(doorbell, _) => doorbell.ring(),
+            Way::Here(doorbell) => doorbell.ring(),
             Way::Far(far) => far.ring(),
         }
     }
@@ -109,9 +91,9 @@ impl Carrier for Carried {
         self.far().is_some()
     }
 
-    fn send(&self, tag: Tag, call: &Call) {
+    fn send(&self, kept: &mut Current, tag: Tag, call: &Call) {
         if let Some(far) = self.far() {
-            far.send(tag, call);
+            far.send(kept, tag, call);
         }
     }
 
@@ -121,8 +103,8 @@ impl Carrier for Carried {
         }
     }
 
-    fn next_reply(&self) -> Option<(Tag, Result<Reply>)> {
-        self.far()?.next_reply()
+    fn next_reply(&self, kept: &mut Current) -> Option<(Tag, Result<Reply>)> {
+        self.far()?.next_reply(kept)
     }
 
     fn has_ended(&self) -> bool {
@@ -157,30 +139,44 @@ impl Carrier for Carried {
         self.far().is_some_and(Far::looks_for_another)
     }
 
-    fn words(&self, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {
-        self.far().map_or(Ok(handle.into()), |far| far.words(handle))
+    fn words(&self, kept: &Current, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {
+        self.far().map_or(Ok(handle.into()), |far| far.words(kept, handle))
     }
 
-    fn close(&self, handle: Handle) -> Option<HandleWords> {
-        self.far().map_or(Some(handle.into()), |far| far.close(handle))
+    fn close(&self, kept: &mut Current, handle: Handle) -> Option<HandleWords> {
+        self.far().map_or(Some(handle.into()), |far| far.close(kept, handle))
     }
 
-    fn unsynced(&self, handle: Handle) -> Option<Arc<Unsynced>> {
-        self.far()?.unsynced(handle)
+    /// Others than those of a link that goes on are not among the handles.
+    fn unsynced(&self, kept: &Current, handle: Handle) -> Option<Arc<Unsynced>> {
+        kept.handles.unsynced(handle)
     }
 
+    /// False: nobody knows whether it was done, and it has no name by which that could be seen.
     fn again(&self, call: &mut Call) -> bool {
-        again::may_ask_again(call)
+        // How far one is, no broker tells.
+        let Call::Command(command) = call else { return false };
+        match command.name_mut() {
+            Some(operation) => {
+                *operation = OperationName::again(operation.id);
+                operation.id != OperationName::NONE.id
+            }
+            None => command.only_looks(),
+        }
     }
 
-    fn in_place_of(&self, memory: &Memory, op: SegmentOp) -> std::result::Result<Option<Memory>, Errno> {
-        let Some(far) = self.far().filter(|far| far.goes_on()) else {
+    fn in_place_of(
+        &self,
+        kept: &Current,
+        memory: &Memory,
+        op: SegmentOp,
+    ) -> std::result::Result<Option<Memory>, Errno> {
+        let Some(arena) = kept.arena.as_ref().filter(|_| self.keeps_commands()) else {
             return Ok(None);
         };
-        let arena = far.arena();
         match memory {
             // Only the arena of a session before this one: other memory is copied before it comes here.
-            Memory::Own(buffer) if !buffer.is_of(&arena) => {
+            Memory::Own(buffer) if !buffer.is_of(arena) => {
                 let mut other = arena.buffer(buffer.len()).ok_or(Errno::ENOBUFS)?;
                 if op.changes_bytes() {
                     other.copy_from_slice(buffer);
@@ -196,6 +192,11 @@ impl Carrier for Carried {
             own.copy_in_at(0, &used[..bytes.min(used.len())]);
         }
     }
+}
+
+/// Whose buffers move without a copy.
+pub(super) fn arena_of(client: &Client) -> Option<Arc<Arena>> {
+    client.kept(|kept, _| kept.arena.clone())
 }
 
 /// The same as on the other links.

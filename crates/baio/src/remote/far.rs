@@ -3,22 +3,19 @@
 #![allow(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use baio_broker::control::{Call, Reply};
-use baio_client::{ConnectError, Session, Unsynced, Wire, Wishes};
-use baio_engine::{Arena, SetupError};
-use baio_ring::{Bell, FarBell, SessionMemory, Shared};
+use baio_client::{Session, Wire};
+use baio_engine::{Arena, Buffer, SetupError};
+use baio_ring::{FarBell, SessionMemory};
 use baio_storage::{Command, Error, Fault, Handle, HeldFreeze, Hint, Result, SegmentInfo};
 use baio_words::entry::{HandleWords, Tag};
 use baio_words::session::{Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, Question, RANGES_MAX};
-use baio_words::{Errno, RequestFault, next_number};
+use baio_words::{Errno, RequestFault};
 
-use super::again::Again;
-use super::carried::{Between, Carried, Client, Way};
+use super::handles::Handles;
 
 /// The way to a broker.
 pub(super) struct Far {
@@ -27,20 +24,44 @@ pub(super) struct Far {
     core: u32,
     /// Who it takes us for.
     uid: u32,
-    /// What the session has beside the first version.
-    /// Those of the session of now.
-    features: AtomicU64,
     /// What it serves.
     name: String,
-    /// What was asked that no broker can be asked.
-    refused: Mutex<VecDeque<(Tag, Error)>>,
-    /// Of the questions under way: which use of its place each is.
-    tags: Mutex<HashMap<u32, u32>>,
-    /// The arena of the session of now.
-    arena: RwLock<Arc<Arena>>,
     returned: Arc<Returned>,
-    /// For a link that goes on with the next broker.
-    again: Option<Again>,
+    /// Of a link that goes on with the next broker.
+    next: Option<OnceLock<Search>>,
+}
+
+/// Begins to look for the next broker. False: no thread can be had for that.
+type Search = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// What the client keeps behind its lock: what changes with the session, and what was asked in it.
+#[derive(Default)]
+pub(super) struct Current {
+    /// Whose buffers move without a copy; none in a forked child.
+    pub(super) arena: Option<Arc<Arena>>,
+    /// Of a link that goes on with the next broker.
+    pub(super) handles: Handles,
+    /// What the session has beside the first version.
+    features: u64,
+    /// What was asked that no broker can be asked.
+    refused: VecDeque<(Tag, Error)>,
+    /// Of the questions under way: which use of its place each is.
+    tags: HashMap<u32, u32>,
+}
+
+impl Current {
+    /// With this arena, and nothing that is a broker's.
+    pub(super) fn here(arena: Arc<Arena>) -> Current {
+        Current {
+            arena: Some(arena),
+            ..Current::default()
+        }
+    }
+
+    /// Where memory lies that has a place in the arena.
+    pub(super) fn is_shown(&self, buffer: &Buffer) -> bool {
+        self.arena.as_ref().is_some_and(|arena| buffer.is_of(arena))
+    }
 }
 
 /// Memory of the arena that came back while somebody waits for some.
@@ -67,51 +88,6 @@ impl Returned {
     }
 }
 
-/// A client of the broker at the other end of a session, and who it is there. It goes on with the next broker for so long as `limit` says.
-pub(super) fn client(
-    session: Session,
-    path: &Path,
-    wishes: &Wishes,
-    limit: Option<Duration>,
-) -> Result<(Arc<Client>, u32)> {
-    let core = next_number();
-    let again = limit.map(|limit| Again::new(&session, core, path, wishes, limit));
-    let again = again.transpose().map_err(|error| unconnected(error, path))?;
-    let Session {
-        wire, memory, welcome, ..
-    } = session;
-    let arena = arena(&memory, &welcome.volume)?;
-    let bell = Bell::far(Arc::clone(&wire) as Arc<dyn FarBell>);
-    let shared: Option<Between> = Shared::far(&memory, welcome.places, bell);
-    let crooked = || {
-        let error = SetupError::new("use the memory of", welcome.volume.clone(), Errno::EPROTO);
-        Error::new("connect to", welcome.volume.clone(), error)
-    };
-    let returned = Arc::new(Returned::default());
-    returned.hear(&arena, &wire);
-    let far = Far {
-        wire,
-        returned,
-        core,
-        uid: welcome.uid,
-        features: AtomicU64::new(welcome.features),
-        name: welcome.volume.clone(),
-        refused: Default::default(),
-        tags: Default::default(),
-        arena: RwLock::new(arena),
-        again,
-    };
-    let carried = Carried {
-        way: Way::Far(Box::new(far)),
-    };
-    let shared = Arc::new(shared.ok_or_else(crooked)?);
-    let client = Arc::new(Client::new(carried, shared, core, welcome.volume));
-    if let Some(again) = client.carrier().far().and_then(Far::again) {
-        again.belongs_to(&client);
-    }
-    Ok((client, welcome.uid))
-}
-
 pub(super) fn arena(memory: &SessionMemory, name: &str) -> Result<Arc<Arena>> {
     let failed = |error: SetupError| Error::new("connect to", name, error);
     let span = memory.arena().ok_or_else(|| {
@@ -125,22 +101,35 @@ pub(super) fn arena(memory: &SessionMemory, name: &str) -> Result<Arc<Arena>> {
     unsafe { Arena::over(span) }.map_err(failed)
 }
 
-/// Why there is no session, in this crate's words.
-pub(super) fn unconnected(error: ConnectError, path: &Path) -> Error {
-    let object = baio_engine::path_name(path);
-    if let Some(failed) = error.refused {
-        return Error::new("connect to", object, Fault::Told(failed));
-    }
-    let mut setup = SetupError::new("connect to", error.object, error.errno);
-    if let Some(what) = error.what {
-        setup.object = format!("{}, which is there: {what}", setup.object);
-    }
-    setup.need = error.need;
-    setup.cure = error.cure;
-    Error::new("connect to", object, setup)
-}
-
 impl Far {
+    /// The way over this session, and what is kept of it.
+    pub(super) fn new(session: Session, arena: Arc<Arena>, core: u32, goes_on: bool) -> (Far, Current) {
+        let Session { wire, welcome, .. } = session;
+        let returned = Arc::new(Returned::default());
+        returned.hear(&arena, &wire);
+        let kept = Current {
+            handles: Handles::new(core),
+            features: welcome.features,
+            ..Current::here(arena)
+        };
+        let far = Far {
+            wire,
+            core,
+            uid: welcome.uid,
+            name: welcome.volume,
+            returned,
+            next: goes_on.then(OnceLock::new),
+        };
+        (far, kept)
+    }
+
+    /// When its broker has ended, the next one is looked for so.
+    pub(super) fn looks_by(&self, search: Search) {
+        if let Some(next) = &self.next {
+            let _ = next.set(search);
+        }
+    }
+
     pub(super) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
@@ -153,34 +142,28 @@ impl Far {
         &self.name
     }
 
-    pub(super) fn again(&self) -> Option<&Again> {
-        self.again.as_ref()
-    }
-
     pub(super) fn goes_on(&self) -> bool {
-        self.again.is_some()
-    }
-
-    pub(super) fn arena(&self) -> RwLockReadGuard<'_, Arc<Arena>> {
-        self.arena.read().unwrap_or_else(PoisonError::into_inner)
+        self.next.is_some()
     }
 
     pub(super) fn looks_for_another(&self) -> bool {
-        let Some(again) = &self.again else { return false };
+        let Some(search) = self.next.as_ref().and_then(OnceLock::get) else {
+            return false;
+        };
         // Before it can be there.
         self.wire.await_another(true);
-        let begun = again.begin();
+        let begun = search();
         self.wire.await_another(begun);
         begun
     }
 
-    /// The session on this wire, with this arena, takes the place of the one of now. Under the client's lock.
-    pub(super) fn take_over(&self, wire: &Wire, arena: Arc<Arena>, features: u64) {
-        self.features.store(features, Ordering::Relaxed);
-        self.tags().clear();
+    /// The session on this wire, with this arena, takes the place of the one of now.
+    pub(super) fn take_over(&self, kept: &mut Current, wire: &Wire, arena: Arc<Arena>, features: u64) {
+        kept.features = features;
+        kept.tags.clear();
         self.wire.take_over(wire);
         self.returned.hear(&arena, &self.wire);
-        *self.arena.write().unwrap_or_else(PoisonError::into_inner) = arena;
+        kept.arena = Some(arena);
     }
 
     pub(super) fn await_memory(&self, awaited: bool) {
@@ -196,22 +179,18 @@ impl Far {
         }
     }
 
-    pub(super) fn words(&self, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {
-        match &self.again {
-            Some(again) => again.handles().words(handle),
-            None => Ok(handle.into()),
+    pub(super) fn words(&self, kept: &Current, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {
+        match self.goes_on() {
+            true => kept.handles.words(handle),
+            false => Ok(handle.into()),
         }
     }
 
-    pub(super) fn close(&self, handle: Handle) -> Option<HandleWords> {
-        match &self.again {
-            Some(again) => again.handles().close(handle),
-            None => Some(handle.into()),
+    pub(super) fn close(&self, kept: &mut Current, handle: Handle) -> Option<HandleWords> {
+        match self.goes_on() {
+            true => kept.handles.close(handle),
+            false => Some(handle.into()),
         }
-    }
-
-    pub(super) fn unsynced(&self, handle: Handle) -> Option<Arc<Unsynced>> {
-        self.again.as_ref()?.handles().unsynced(handle)
     }
 
     pub(super) fn ring(&self) {
@@ -228,27 +207,17 @@ impl Far {
         self.wire.hang_up();
     }
 
-    // Both are used under the client's lock alone, so nobody waits for them.
-
-    fn tags(&self) -> MutexGuard<'_, HashMap<u32, u32>> {
-        self.tags.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn refused(&self) -> MutexGuard<'_, VecDeque<(Tag, Error)>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A question's number is the place of its command, which is used by nothing else until it is answered.
-    pub(super) fn send(&self, tag: Tag, call: &Call) {
+    pub(super) fn send(&self, kept: &mut Current, tag: Tag, call: &Call) {
         let name = call.name();
-        let asked = self.question(call).and_then(|question| {
-            self.tags().insert(tag.index, tag.generation);
+        let asked = self.question(kept, call).and_then(|question| {
+            kept.tags.insert(tag.index, tag.generation);
             let sent = self.wire.ask(tag.index, &question);
             sent.map_err(|long| Fault::BadSize(long.to_string()))
         });
         if let Err(fault) = asked {
-            self.tags().remove(&tag.index);
-            self.refused()
+            kept.tags.remove(&tag.index);
+            kept.refused
                 .push_back((tag, Error::new(name, self.name.clone(), fault)));
         }
     }
@@ -257,21 +226,21 @@ impl Far {
         self.wire.cancel(tag.index);
     }
 
-    pub(super) fn next_reply(&self) -> Option<(Tag, Result<Reply>)> {
-        if let Some((tag, error)) = self.refused().pop_front() {
+    pub(super) fn next_reply(&self, kept: &mut Current) -> Option<(Tag, Result<Reply>)> {
+        if let Some((tag, error)) = kept.refused.pop_front() {
             return Some((tag, Err(error)));
         }
         loop {
             let (index, answer) = self.wire.next_answer()?;
-            let Some(generation) = self.tags().remove(&index) else {
+            let Some(generation) = kept.tags.remove(&index) else {
                 continue; // No question of ours: the wire knows those.
             };
-            return Some((Tag { index, generation }, self.reply(answer)));
+            return Some((Tag { index, generation }, self.reply(kept, answer)));
         }
     }
 
     /// The answer with the handles of this process, and a freeze that thaws when it is dropped.
-    fn reply(&self, answer: Answer) -> Result<Reply> {
+    fn reply(&self, kept: &mut Current, answer: Answer) -> Result<Reply> {
         let own = |handle: Handle| Handle::from_parts(self.core, handle.index, handle.generation);
         Ok(Reply::Answer(match answer {
             Answer::Opened { handle, access, info } => Answer::Opened {
@@ -284,20 +253,16 @@ impl Far {
                 access,
                 info,
                 identity,
-            } => {
-                let Some(again) = &self.again else {
-                    return Err(self.unasked());
-                };
-                let handles = &mut again.handles();
-                Answer::Opened {
-                    handle: handles.add(handle.into(), info.owner_uid, &info.name, access, identity),
-                    access,
-                    info: SegmentInfo {
-                        uuid: identity,
-                        ..*info
-                    },
-                }
-            }
+            } if self.goes_on() => Answer::Opened {
+                handle: kept
+                    .handles
+                    .add(handle.into(), info.owner_uid, &info.name, access, identity),
+                access,
+                info: SegmentInfo {
+                    uuid: identity,
+                    ..*info
+                },
+            },
             Answer::LogClaimed {
                 handle,
                 size_bytes,
@@ -319,7 +284,7 @@ impl Far {
                 })));
             }
             Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
-            Answer::HandedOn { .. } | Answer::Opening { .. } => return Err(self.unasked()),
+            Answer::OpenedKnown { .. } | Answer::HandedOn { .. } | Answer::Opening { .. } => return Err(self.unasked()),
             same => same,
         }))
     }
@@ -330,7 +295,7 @@ impl Far {
     }
 
     /// What a call asks of this broker, by its handles.
-    fn question(&self, call: &Call) -> std::result::Result<Question, Fault> {
+    fn question(&self, kept: &Current, call: &Call) -> std::result::Result<Question, Fault> {
         let Call::Command(command) = call else {
             return Err(Fault::NotFar(of_one_process(call)));
         };
@@ -352,7 +317,7 @@ impl Far {
             same => same,
         };
         if let Some(handle) = question.handle_mut() {
-            *handle = self.words(*handle)?.into();
+            *handle = self.words(kept, *handle)?.into();
         }
         if let Question::Hint {
             hint: Hint::Prefetch(pages),
@@ -361,7 +326,7 @@ impl Far {
         {
             pages.truncate(RANGES_MAX); // A hint: of too many ranges the first.
         }
-        match question.feature() & !self.features.load(Ordering::Relaxed) {
+        match question.feature() & !kept.features {
             0 => Ok(question),
             FEATURE_LOGS => Err(Fault::OlderBroker("a log")),
             FEATURE_OWNERSHIP => Err(Fault::OlderBroker("a change of ownership")),

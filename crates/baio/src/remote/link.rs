@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
 use baio_broker::control::{Call, Reply};
-use baio_client::{Ended, WaitPlace};
+use baio_client::{Ended, NotTaken, WaitPlace};
 use baio_engine::{Buffer, CHUNK, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
@@ -14,7 +14,7 @@ use baio_storage::{Error, Fault, Handle, HeldLog, Identity, Outcome, Result, Seg
 use baio_words::{IoError, RequestFault};
 
 use super::Remote;
-use super::carried::{Client, outcome};
+use super::carried::{Client, arena_of, outcome};
 use super::logs::Asked;
 use crate::link::{Link, NotAsked};
 use crate::request::bounce;
@@ -36,11 +36,12 @@ impl Link for Remote {
     fn buffer(&self, len: usize) -> Result<Buffer> {
         let client = self.client();
         let failed = |fault| Error::new("take a buffer for", client.name(), fault);
-        if let Some(fault) = client.refusal() {
-            return Err(failed(fault.into()));
-        }
-        let arena = client.carrier().arena();
         let asked = len as u64;
+        let arena = client.kept(|kept, refusal| match refusal {
+            Some(fault) => Err(fault.into()),
+            None => kept.arena.clone().ok_or(Fault::NoMemory { asked }),
+        });
+        let arena = arena.map_err(failed)?;
         let found = arena.buffer(len).or_else(|| {
             // Memory of abandoned requests may lie in the ring.
             client.look_once();
@@ -51,8 +52,19 @@ impl Link for Remote {
 
     fn start(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
         let behind = &self.0.behind;
-        let must_copy = self.must_copy(&request.memory) && (request.op.changes_bytes() || request.memory.is_writable());
         let is_marked = self.is_far() && behind.wants(request.tag);
+        let is_hidden = match is_marked {
+            true => self.client().must_copy(&request.memory),
+            false => match self.client().start_shown(request, None) {
+                Ok(ticket) => return Ok(ticket),
+                Err(NotTaken::Full(request)) => return Err(request),
+                Err(NotTaken::Hidden(back)) => {
+                    request = back;
+                    true
+                }
+            },
+        };
+        let must_copy = is_hidden && (request.op.changes_bytes() || request.memory.is_writable());
         if !must_copy && !is_marked {
             return self.client().start(request);
         }
@@ -82,12 +94,9 @@ impl Link for Remote {
         }
     }
 
-    fn must_copy(&self, memory: &Memory) -> bool {
-        self.client().carrier().must_copy(memory)
-    }
-
     fn may_bounce_later(&self, bytes: usize) -> bool {
-        self.is_far() && bytes <= self.client().carrier().arena().size() && self.gives_back()
+        let fits = || arena_of(self.client()).is_some_and(|arena| bytes <= arena.size());
+        self.is_far() && fits() && self.gives_back()
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
@@ -173,7 +182,7 @@ impl Link for Remote {
     }
 
     fn arena_free_bytes(&self) -> usize {
-        self.client().carrier().arena().free_bytes()
+        arena_of(self.client()).map_or(0, |arena| arena.free_bytes())
     }
 
     fn in_flight(&self) -> usize {
@@ -242,8 +251,8 @@ impl Link for Remote {
         &self,
         request: SegmentRequest,
         waker: &Waker,
-    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
-        let ticket = self.client().start_awaited(request, waker)?;
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>> {
+        let ticket = self.client().start_shown(request, Some(waker))?;
         Ok((ticket, Poll::Pending))
     }
 
@@ -314,7 +323,7 @@ impl Link for Remote {
         client.wake_when_memory(place, chunks(bytes), waker, until);
         if self.gives_back() {
             // Some may have come since it was asked for: what is taken here and given back calls whoever waits.
-            drop(client.carrier().arena().buffer(bytes));
+            drop(arena_of(client).and_then(|arena| arena.buffer(bytes)));
         } else {
             client.memory_came(); // Nobody else would tell.
         }

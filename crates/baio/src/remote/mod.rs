@@ -5,6 +5,7 @@
 //! | `mod.rs` | the link: the same as [`crate::Local`] |
 //! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
 //! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
+//! | `connecting.rs` | how a link to a broker begins |
 //! | `again.rs`, `handles.rs` | a link that goes on with the next broker; its handles |
 //! | `link.rs` | the calls of every link |
 //! | `logs/` | durable logs in segments of a broker: kept in this process |
@@ -18,6 +19,7 @@
 mod again;
 mod behind;
 mod carried;
+mod connecting;
 mod far;
 mod handles;
 mod link;
@@ -257,8 +259,8 @@ impl Remote {
             features: if limit.is_some() { GOES_ON } else { 0 },
             ..wishes
         };
-        let connected = Session::connect(path, &wishes).map_err(|error| far::unconnected(error, path));
-        let connected = connected.and_then(|session| far::client(session, path, &wishes, limit));
+        let connected = Session::connect(path, &wishes).map_err(|error| connecting::unconnected(error, path));
+        let connected = connected.and_then(|session| connecting::client(session, path, &wishes, limit));
         trace::link_opened(|| baio_engine::path_name(path), connected.as_ref().map(drop));
         let (client, uid) = connected?;
         let own = Identity::effective();

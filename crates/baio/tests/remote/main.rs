@@ -10,5 +10,6 @@ mod far_cache;
 mod far_memory;
 mod far_status;
 mod joined;
+mod one_lock;
 mod threads;
 mod waits;

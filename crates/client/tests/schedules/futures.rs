@@ -42,7 +42,7 @@ impl World {
         let doorbell = Arc::new(Doorbell::default());
         let service = Service::new(Arc::clone(&shared), Arc::clone(&doorbell), after);
         let service = thread::spawn(move || service.serve());
-        let client = Client::new(Modelled(Arc::clone(&doorbell)), shared, CORE, "a model".into());
+        let client = Client::new(Modelled(Arc::clone(&doorbell)), (), shared, CORE, "a model".into());
         let user = User {
             client: Arc::new(client),
             doorbell,

@@ -113,8 +113,9 @@ impl Carrier for Modelled {
     type Memory = Token;
     type Command = Ask;
     type Reply = Option<Handle>;
+    type Kept = ();
 
-    fn place(&self, memory: &Token) -> Place {
+    fn place(&self, (): &(), memory: &Token) -> Place {
         match memory.alive {
             Some(_) => Place::Exchange { len: 1 },
             None => Place::Nowhere,

@@ -15,7 +15,6 @@ const LEFT: &[(&str, &str)] = &[
     ("baio", "link opened operation pool request segment"),
     ("baio", "local local_io"),
     ("baio", "log log/reading log/waiting"),
-    ("baio", "remote/again remote/carried remote/far"),
     ("baio", "remote/logs/mod remote/logs/house remote/logs/kept"),
     ("baio", "stream/mod stream/line stream/reader stream/writer"),
     ("broker", "control/doing control/waiting"),

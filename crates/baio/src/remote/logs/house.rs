@@ -11,7 +11,7 @@ use baio_storage::log::{Fired, LogOptions, LogPart, LogStart, Salt};
 use baio_storage::{Answer, Command, Error, Fault, LogClaim, LogId};
 use baio_words::Errno;
 
-use super::super::carried::Client;
+use super::super::carried::{Client, arena_of};
 use super::call::{Answerer, Call};
 use super::kept::Kept;
 use super::{Desk, Ends, Order, closed};
@@ -234,7 +234,7 @@ impl House {
             );
             return Err(failed(Fault::BadSize(why)));
         }
-        let arena = self.client.carrier().arena();
+        let arena = arena_of(&self.client).ok_or_else(|| failed(Fault::Stale))?;
         let free = arena.free_bytes();
         let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
         if start != LogStart::Open {

@@ -13,7 +13,7 @@ use baio_storage::{
 };
 use baio_words::{Errno, RequestFault};
 
-use super::super::carried::Client;
+use super::super::carried::{Client, arena_of};
 use super::call::{Answerer, Call};
 use super::{Desk, Order};
 
@@ -372,7 +372,7 @@ fn shown(memory: Memory, client: &Arc<Client>, under_way: usize) -> std::result:
     if under_way >= COPIES_MAX {
         return Err(Memory::Shared(shared));
     }
-    match client.carrier().arena().buffer(shared.len()) {
+    match arena_of(client).and_then(|arena| arena.buffer(shared.len())) {
         Some(mut copy) => {
             copy.copy_from_slice(&shared);
             Ok(Memory::Own(copy))
