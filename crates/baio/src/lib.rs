@@ -66,6 +66,7 @@ mod moment;
 mod opened;
 mod operation;
 mod options;
+mod ours;
 mod pool;
 #[cfg(any(feature = "compio", feature = "tokio"))]
 mod reactor;

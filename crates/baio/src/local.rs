@@ -30,8 +30,8 @@ use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Resul
 
 use crate::alarm::Alarm;
 use crate::link::{Link, NotAsked};
-use crate::local_io::Ours;
 use crate::options::Options;
+use crate::ours::Ours;
 use crate::room::Room;
 use crate::trace;
 

@@ -26,6 +26,7 @@ use baio_storage::{Error, Fault, HeldLog, Result};
 
 pub use self::events::LogEvents;
 pub use self::reading::{LogRecord, NextRecord, Records};
+use self::waiting::WAIT;
 pub use self::waiting::{Durable, Room};
 use crate::link::Link;
 use crate::opened::Opened;
@@ -331,6 +332,3 @@ impl<L: Link> Log<L> {
         (!link.is_turned()).then(|| link.refusal().unwrap_or(Fault::NobodyDrives))
     }
 }
-
-/// What is being done by whoever waits, for messages.
-const WAIT: &str = "wait for the log in";

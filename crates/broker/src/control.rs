@@ -16,7 +16,6 @@ use baio_storage::{
 };
 
 mod doing;
-mod waiting;
 
 pub use self::doing::{Begun, Doing, begin};
 

@@ -9,11 +9,6 @@ use baio_storage::{Core, Error, Result};
 use baio_words::Failure;
 use baio_words::entry::{Completion, Tag};
 
-use crate::seat::HELD_PATIENCE;
-
-// Who is held by a hung device waits no longer than who drops its core.
-const _: () = assert!(HELD_PATIENCE.as_secs() == Core::DROP_PATIENCE.as_secs());
-
 /// The next end, in the order in which they came, with the request's memory. Its tag is [`tag_of`] the request's.
 pub(crate) fn next_end(core: &mut Core) -> Option<(Completion, Memory)> {
     let outcome = core.next_outcome()?;

@@ -16,19 +16,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baio::{Errno, Link, Local, Remote};
 
 use crate::failure::{Failure, Result};
+use crate::table::{GENERATION_BITS, PLACE_BITS, Table, low};
 use crate::things::{Kind, LinkState, Thing, Watching};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("a handle of baio.h needs the 64 bits of a pointer");
 
-const PLACE_BITS: u32 = 18;
-const GENERATION_BITS: u32 = 18;
 const THREAD_BITS: u32 = 20;
 const MARK: u64 = 0xB;
-
-const fn low(bits: u32) -> u64 {
-    (1 << bits) - 1
-}
 
 /// A handle, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,76 +47,6 @@ impl Handle {
             thread: word >> (PLACE_BITS + GENERATION_BITS) & low(THREAD_BITS),
             generation: word >> PLACE_BITS & low(GENERATION_BITS),
             place: word & low(PLACE_BITS),
-        })
-    }
-}
-
-/// Objects by place; a place that is used again has another generation.
-pub(crate) struct Table<T> {
-    places: Vec<(u64, Option<T>)>,
-    free: Vec<usize>,
-}
-
-impl<T> Table<T> {
-    pub(crate) const fn new() -> Table<T> {
-        Table {
-            places: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-
-    /// None: it is full.
-    pub(crate) fn insert(&mut self, value: T) -> Option<(u64, u64)> {
-        let place = match self.free.pop() {
-            Some(place) => place,
-            None if self.places.len() as u64 > low(PLACE_BITS) => return None,
-            None => {
-                self.places.push((0, None));
-                self.places.len() - 1
-            }
-        };
-        let (generation, held) = self.places.get_mut(place)?;
-        // From 1: no ticket is 0.
-        *generation += 1;
-        *held = Some(value);
-        Some((place as u64, *generation))
-    }
-
-    pub(crate) fn get(&self, place: u64, generation: u64) -> Option<&T> {
-        let (of, held) = self.places.get(usize::try_from(place).ok()?)?;
-        held.as_ref().filter(|_| *of == generation)
-    }
-
-    pub(crate) fn get_mut(&mut self, place: u64, generation: u64) -> Option<&mut T> {
-        let (of, held) = self.places.get_mut(usize::try_from(place).ok()?)?;
-        held.as_mut().filter(|_| *of == generation)
-    }
-
-    pub(crate) fn remove(&mut self, place: u64, generation: u64) -> Option<T> {
-        let index = usize::try_from(place).ok()?;
-        let (of, held) = self.places.get_mut(index)?;
-        let taken = held.take_if(|_| *of == generation)?;
-        // A place whose generations are used up is not used again: an old handle would be a new one's.
-        if generation < low(GENERATION_BITS) {
-            self.free.push(index);
-        }
-        Some(taken)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.places.iter().filter_map(|(_, held)| held.as_ref())
-    }
-
-    /// All that it holds, one after the other.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
-        let Table { places, free } = self;
-        let held = places.iter_mut().enumerate();
-        held.filter_map(|(index, (of, held))| {
-            let taken = held.take()?;
-            if *of < low(GENERATION_BITS) {
-                free.push(index);
-            }
-            Some(taken)
         })
     }
 }

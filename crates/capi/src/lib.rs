@@ -33,4 +33,5 @@ pub mod reaping;
 pub mod requests;
 pub mod segments;
 pub mod statuses;
+mod table;
 mod things;

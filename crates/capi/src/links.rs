@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Backend, Config, Errno, Format, Link, Local, Options, Reconnect, Remote, Wait};
+use baio::{Backend, Config, Format, Link, Local, Options, Reconnect, Remote, Wait};
 
 use crate::abi::{
     BAIO_LINK_BROKER, BAIO_LINK_READ_ONLY, BAIO_LINK_REGISTER_ARENA, BAIO_LINK_SERVICE, BAIO_LINK_THREAD,
@@ -285,14 +285,4 @@ pub extern "C" fn baio_error_cure() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
-}
-
-/// What stops a call on a link whose requests it cannot mix with.
-pub(crate) fn busy(count: usize) -> Failure {
-    let text = format!("watch a link: {count} requests are under way that its descriptor would not tell of");
-    Failure::new(
-        Errno::EBUSY,
-        text,
-        "ask for the descriptor before the first request, or take their outcomes first",
-    )
 }

@@ -21,10 +21,8 @@ use crate::abi::{BAIO_MODE_DIRECT, BAIO_MODE_KERNEL, BAIO_MODE_UNCACHED, baio_li
 use crate::border::{Out, guard, null};
 use crate::failure::{Failure, Result, c_text, keep};
 use crate::handles::{Handle, Home, look, on_either};
-use crate::links::busy;
+use crate::table::{PLACE_BITS, low};
 use crate::things::{How, Kind, LinkState, Thing, UnderWay, Watching};
-
-const PLACE_BITS: u32 = 18;
 
 /// Between two looks at an engine that does not tell of what it has ended.
 const SOON: Duration = Duration::from_millis(1);
@@ -35,7 +33,7 @@ pub(crate) fn id_of(place: u64, generation: u64) -> baio_ticket {
 }
 
 fn place_of(id: baio_ticket) -> (u64, u64) {
-    (id & ((1 << PLACE_BITS) - 1), id >> PLACE_BITS)
+    (id & low(PLACE_BITS), id >> PLACE_BITS)
 }
 
 thread_local! {
@@ -345,6 +343,16 @@ pub(crate) fn give_up<L: Home>(state: &LinkState<L>) {
             buffer.give_back(None);
         }
     }
+}
+
+/// What stops a call on a link whose requests it cannot mix with.
+fn busy(count: usize) -> Failure {
+    let text = format!("watch a link: {count} requests are under way that its descriptor would not tell of");
+    Failure::new(
+        Errno::EBUSY,
+        text,
+        "ask for the descriptor before the first request, or take their outcomes first",
+    )
 }
 
 pub(crate) fn event_fd<L: Home>(state: &LinkState<L>) -> Result<c_int> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use baio::{Buffer, Errno, LentPages, Link, Log, LogRecord, Opened, Outcome, Pin, Records, StatusWord, Ticket};
 
 use crate::failure::{Failure, Result};
-use crate::handles::Table;
+use crate::table::Table;
 
 /// Of which kind a handle is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,13 +25,10 @@ use rustix::net::{
     SocketFlags, SocketType,
 };
 
-use crate::wire::Wire;
+use crate::wire::{SLICE, Wire};
 
 /// How long a broker has to answer, if nothing else is said.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// For how long it waits without asking whether it is still to.
-pub(crate) const SLICE: Duration = Duration::from_millis(250);
 
 /// What a client would like.
 #[derive(Clone, Debug)]

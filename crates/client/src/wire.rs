@@ -26,7 +26,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno as Said;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use crate::session::SLICE;
+/// For how long who waits does so without asking whether it is still to.
+pub(crate) const SLICE: Duration = Duration::from_millis(250);
 
 /// Questions whose answer nobody waits for have numbers from here on: below are the places of requests.
 const FORGOTTEN: u32 = 1 << 31;

@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use baio_storage::log::{Batches, LogAnswer, LogRequest, Lsn, RecordReader, WaitKey};
 use baio_storage::{Error, Result};
 
-use super::{Log, WAIT};
+use super::Log;
+use super::waiting::WAIT;
 use crate::link::Link;
 use crate::operation::Operation;
 

@@ -10,8 +10,11 @@ use baio_engine::Wait;
 use baio_storage::log::{Lsn, WaitKey};
 use baio_storage::{Error, Result};
 
-use super::{Log, WAIT};
+use super::Log;
 use crate::link::Link;
+
+/// What is being done by whoever waits, for messages.
+pub(super) const WAIT: &str = "wait for the log in";
 
 /// Until a record is durable: gives its LSN. Dropping it takes nothing back.
 #[must_use = "nobody waits before it is awaited, or `wait` is called"]

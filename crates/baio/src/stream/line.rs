@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use baio_engine::Buffer;
 use baio_storage::{Error, Fault, Result};
 
-use super::PIECE;
+use super::pieces::PIECE;
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use baio_engine::Buffer;
 
 use super::line::Line;
-use super::{DEPTH, in_page, page_of};
+use super::pieces::{DEPTH, in_page, page_of};
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;

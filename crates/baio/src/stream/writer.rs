@@ -10,7 +10,7 @@ use baio_engine::{Buffer, Durability, Errno};
 use baio_storage::{Error, Mode};
 
 use super::line::Line;
-use super::{DEPTH, in_page, page_of};
+use super::pieces::{DEPTH, in_page, page_of};
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;

@@ -13,12 +13,14 @@ use baio_storage::Core;
 use baio_words::entry::{Completion, Tag, Violation};
 use baio_words::{Failure, Handle, Mode, SegmentRequest};
 
-use super::{Border, Other, Ration, Seat, Stage, bytes_of, seat_of};
+use super::stage::{Stage, bytes_of};
+use super::{Border, Other, Ration, Seat, seat_of};
 use crate::served::tag_of;
 
 /// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
 /// answered already, so that nothing the client does can free one. As long as the drop of a core waits for the kernel.
-pub(crate) const HELD_PATIENCE: Duration = Duration::from_secs(30);
+const HELD_PATIENCE: Duration = Duration::from_secs(30);
+const _: () = assert!(HELD_PATIENCE.as_secs() == Core::DROP_PATIENCE.as_secs());
 
 impl<B: Border> Seat<B> {
     /// Starts a request, which is taken from the ration; back, when there is no slot for it.

@@ -4,8 +4,7 @@
 //! process (`service.rs`), or a session's shared memory (`host/`).
 
 mod held;
-
-pub(crate) use held::HELD_PATIENCE;
+mod stage;
 
 use std::collections::VecDeque;
 
@@ -15,8 +14,9 @@ use baio_storage::Core;
 use baio_words::entry::{
     COMPLETION_WORDS, Completion, HandleWords, Limits, Op, SUBMISSION_WORDS, Submission, Tag, Violation,
 };
-use baio_words::{Handle, Mode, SegmentRequest, Ticket};
+use baio_words::{Handle, Mode, SegmentRequest};
 
+use self::stage::Stage;
 use crate::served::word_of;
 
 /// What lies between a client and its seat.
@@ -54,31 +54,6 @@ pub(crate) const PLACE_BITS: u32 = 20;
 
 /// Seats that can be told apart.
 pub(crate) const SEATS_MAX: u32 = 1 << (u32::BITS - PLACE_BITS);
-
-/// Where the request of a place stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// There is none.
-    Empty,
-    /// It waits for a slot.
-    Held {
-        generation: u32,
-        /// The next sweep ends it.
-        cancelled: bool,
-    },
-    /// It was started.
-    Running {
-        generation: u32,
-        ticket: Ticket,
-        /// Whoever has it was told, once.
-        cancelled: bool,
-        since: Time,
-        writes: bool,
-        bytes: i64,
-    },
-    /// A command under way.
-    Command,
-}
 
 /// What a client submitted that is not for its seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +97,6 @@ impl Ration {
     pub(crate) fn grows(&self) -> bool {
         self.requests > 0 && self.device_bytes > 0 && self.copied_bytes <= 0
     }
-}
-
-/// Bytes that a request moves.
-fn bytes_of(request: &SegmentRequest<Memory>) -> i64 {
-    i64::try_from(request.memory.len()).unwrap_or(i64::MAX)
 }
 
 /// A request that was started and has ended.

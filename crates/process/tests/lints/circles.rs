@@ -13,15 +13,6 @@ use crate::sources;
 #[rustfmt::skip]
 const LEFT: &[(&str, &str)] = &[
     ("baio", "link opened operation pool request segment"),
-    ("baio", "local local_io"),
-    ("baio", "log log/reading log/waiting"),
-    ("baio", "remote/logs/mod remote/logs/house remote/logs/kept"),
-    ("baio", "stream/mod stream/line stream/reader stream/writer"),
-    ("broker", "control/doing control/waiting"),
-    ("broker", "seat/mod seat/held served"),
-    ("capi", "handles things"),
-    ("capi", "links reaping"),
-    ("client", "session wire"),
     ("storage", "core/cached/mod core/cached/objects"),
     ("storage", "core/logs core/logs/held core/returns"),
     ("storage", "error/fault error/shown"),

@@ -7,14 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::Reply;
 use baio_engine::Time;
-use baio_storage::log::{Fired, LogOptions, LogPart, LogStart, Salt};
-use baio_storage::{Answer, Command, Error, Fault, LogClaim, LogId};
+use baio_storage::log::{Fired, LogOptions, LogPart, LogRequest, LogStart, Salt};
+use baio_storage::{Answer, Command, Error, Fault, LogClaim, LogId, log_request_name};
 use baio_words::Errno;
 
 use super::super::carried::{Client, arena_of};
 use super::call::{Answerer, Call};
+use super::desk::{Desk, Ends, Order};
 use super::kept::Kept;
-use super::{Desk, Ends, Order, closed};
 
 /// The arena of a session is small, and not the log's alone: so many of the longest batches of a new log would fill it.
 const ARENA_BATCHES: usize = 8;
@@ -258,4 +258,9 @@ fn fill_random(mut bytes: &mut [u8]) -> Result<(), Errno> {
         bytes = &mut bytes[got..];
     }
     Ok(())
+}
+
+/// What is asked of a log that is not open.
+fn closed(request: &LogRequest) -> Error {
+    Error::new(log_request_name(request), "a closed log", Fault::Stale)
 }

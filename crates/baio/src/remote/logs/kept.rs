@@ -15,7 +15,7 @@ use baio_words::{Errno, RequestFault};
 
 use super::super::carried::{Client, arena_of};
 use super::call::{Answerer, Call};
-use super::{Desk, Order};
+use super::desk::{Desk, Order};
 
 /// Copies of what is shared that are under way at once: each takes as much of the arena.
 const COPIES_MAX: usize = 2;

@@ -7,37 +7,32 @@
 //! | `mod.rs` | what is asked of logs, and by whom; the thread |
 //! | `house.rs` | all logs of a link: what that thread does |
 //! | `kept.rs` | one log: its requests, its end |
+//! | `desk.rs` | where that thread finds what is asked |
 //! | `call.rs` | a question to the broker, and an answer to who has asked |
 //!
 //! One thread for each link that has ever had a log. It sleeps as whoever blocks on the link does, and so it reaps the log's requests itself.
 
 mod call;
+mod desk;
 mod house;
 mod kept;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::{JoinHandle, ThreadId};
 
 use baio_broker::control::Call;
-use baio_storage::log::{LogOptions, LogRequest, LogStart};
-use baio_storage::{Error, Fault, Handle, LogId, log_request_name};
+use baio_storage::log::{LogOptions, LogStart};
+use baio_storage::{Error, Fault, Handle};
 use baio_words::Errno;
 
 pub(super) use self::call::Asked;
 use self::call::{Answerer, LogAsked, asked};
+pub(super) use self::desk::Ends;
+use self::desk::{Desk, Order};
 use self::house::House;
 use super::carried::Client;
 use crate::link::NotAsked;
-
-/// How logs end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ends {
-    /// They are wound down first: what was appended becomes durable.
-    Properly,
-    /// As in a crash.
-    AtOnce,
-}
 
 /// The logs of a link.
 #[derive(Default)]
@@ -45,58 +40,6 @@ pub(super) struct Logs {
     desk: Arc<Desk>,
     thread: Mutex<Option<JoinHandle<()>>>,
     inside: OnceLock<ThreadId>,
-}
-
-/// What is asked of the thread.
-#[derive(Default)]
-struct Desk(Mutex<Inbox>);
-
-#[derive(Default)]
-struct Inbox {
-    orders: Vec<Order>,
-    /// Of the thread, once it runs.
-    waker: Option<Waker>,
-    ends: Option<Ends>,
-}
-
-/// Something that is asked.
-enum Order {
-    /// Make a log, or open one.
-    Open {
-        handle: Handle,
-        start: LogStart,
-        options: LogOptions,
-        answer: Answerer,
-    },
-    On {
-        log: LogId,
-        request: LogRequest,
-        answer: Answerer,
-    },
-    Usage {
-        log: LogId,
-        answer: Answerer,
-    },
-    /// Nobody holds it any more.
-    LetGo(LogId),
-}
-
-impl Desk {
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, order: Order) {
-        let mut inbox = self.inbox();
-        if inbox.ends == Some(Ends::AtOnce) {
-            drop(inbox);
-            return drop(order); // Who has asked is told so.
-        }
-        inbox.orders.push(order);
-        let waker = inbox.waker.clone();
-        drop(inbox);
-        waker.inspect(Waker::wake_by_ref);
-    }
 }
 
 impl Logs {
@@ -183,9 +126,4 @@ fn open(handle: Handle, start: LogStart, options: LogOptions) -> Box<dyn FnOnce(
         options,
         answer,
     })
-}
-
-/// What is asked of a log that is not open.
-fn closed(request: &LogRequest) -> Error {
-    Error::new(log_request_name(request), "a closed log", Fault::Stale)
 }
