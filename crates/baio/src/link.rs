@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -287,6 +288,39 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// # Errors
     /// What the system said; the next open then heals the volume.
     fn close(self) -> Result<()>;
+
+    /// A descriptor that polls readable while there is something for a loop of your own, which sleeps on it beside others: epoll(7), GLib,
+    /// libuv, asyncio. Each call gives a copy of the same one.
+    ///
+    /// Start requests by ticket. Before the loop sleeps, turn the link without waiting ([`Wait::No`]): that sends them, and makes the
+    /// descriptor say what is true. When it is readable, turn, and take outcomes until there is none ([`Link::next_outcome`]). Nothing is lost
+    /// between the turn and the sleep. It is level-triggered, and with `EPOLLET` each edge is news. Neither read nor write it.
+    ///
+    /// Over [`Remote`](crate::Remote) a thread of the library reaps meanwhile, and the descriptor is readable while an outcome lies there that nobody
+    /// awaits, and once the link has ended: the turn says why. On [`Local`](crate::Local) it may be readable with nothing to take.
+    ///
+    /// ```
+    /// use baio::{Link, OpenOptions, Remote, SegmentOp, Wait};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::temp_dir().join(format!("baio-event-doc-{}", std::process::id()));
+    /// let link = Remote::new()?;
+    /// let file = OpenOptions::new().write(true).create(true).open(&link, &path).wait()?;
+    /// let event = link.event_fd()?;
+    /// let mut buffer = link.buffer(4096)?;
+    /// buffer.fill(7);
+    /// let request = file.request(SegmentOp::Write { offset: 0 }, buffer);
+    /// file.submit(request).map_err(|_| "every slot is taken")?;
+    /// link.turn(Wait::No)?;
+    /// rustix::event::poll(&mut [rustix::event::PollFd::new(&event, rustix::event::PollFlags::IN)], None)?;
+    /// let outcome = link.next_outcome().ok_or("readable, and nothing there")?;
+    /// assert_eq!(outcome.result?, 4096);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no thread or no descriptor left; the link is a forked parent's, or was closed.
+    fn event_fd(&self) -> Result<OwnedFd>;
 
     /// Buffer memory that nobody holds, in bytes.
     fn arena_free_bytes(&self) -> usize;

@@ -11,11 +11,13 @@
 mod driving;
 #[cfg(test)]
 mod tests;
+mod watched;
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
 
+use self::watched::Watched;
 use crate::alarm::Alarm;
 use crate::link::{Link, NotAsked};
 use crate::options::Options;
@@ -67,6 +70,8 @@ struct Inner {
     ours: Ours,
     /// What was dropped while the core was borrowed.
     dropped: RefCell<Vec<Left>>,
+    /// For a loop of the program's own.
+    watched: OnceCell<Watched>,
 }
 
 /// What nobody has any more.
@@ -153,6 +158,7 @@ impl Local {
             bounced: Cell::new((0, 0)),
             ours: Ours::default(),
             dropped: RefCell::default(),
+            watched: OnceCell::new(),
         }))
     }
 
@@ -263,7 +269,11 @@ impl Local {
 
 impl Link for Local {
     fn next_outcome(&self) -> Option<Outcome> {
-        self.with(|core| Ok(core.next_outcome())).ok().flatten()
+        let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
+        if let (None, Some(watched)) = (&outcome, self.0.watched.get()) {
+            watched.has_been_emptied();
+        }
+        outcome
     }
 
     fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
@@ -319,9 +329,23 @@ impl Link for Local {
             Wait::Until { .. } if self.call_the_next() => Wait::No,
             wait => wait,
         };
-        let ended = self.with_waking(|core| core.turn(wait));
+        // A loop of the program's own is about to sleep on the link's descriptor.
+        let watched = self.0.watched.get().filter(|_| matches!(wait, Wait::No));
+        let ended = self.with_waking(|core| {
+            if watched.is_some() {
+                Watched::arm(core);
+            }
+            core.turn(wait)
+        });
         self.wake_late();
+        if let Some(watched) = watched {
+            watched.tell(self)?;
+        }
         ended
+    }
+
+    fn event_fd(&self) -> Result<OwnedFd> {
+        self.watched_fd()
     }
 
     fn name(&self) -> String {

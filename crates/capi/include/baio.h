@@ -526,7 +526,7 @@ int baio_format(const char *path, const struct baio_format_options *options);
  * call baio_reap() then. Nothing else may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
  *
  * Owner: the library; it is closed with the link. Each call gives the same one.
- * Threads: the link's. Call it before the first request, or take the outcomes of earlier ones first (-EBUSY).
+ * Threads: the link's.
  * Returns: the descriptor, or a negative error number.
  */
 int baio_link_event_fd(struct baio_link *link);

@@ -17,7 +17,7 @@ use baio::{Errno, Link, Local, Remote};
 
 use crate::failure::{Failure, Result};
 use crate::table::{GENERATION_BITS, PLACE_BITS, Table, low};
-use crate::things::{Kind, LinkState, Thing, Watching};
+use crate::things::{Kind, Thing};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("a handle of baio.h needs the 64 bits of a pointer");
@@ -78,12 +78,6 @@ pub(crate) trait Home: Link {
 
     /// Looks at the table. None: the thread is ending.
     fn with<R>(act: impl FnOnce(&mut Things<Self>) -> R) -> Option<R>;
-
-    /// A descriptor that tells of outcomes, once one was asked for.
-    fn watch(state: &LinkState<Self>) -> Result<Watching>;
-
-    /// Makes that descriptor say what is true, where a call has to.
-    fn settle(state: &LinkState<Self>) -> Result<()>;
 }
 
 pub(crate) fn of_this_thread<R>(act: impl FnOnce(&mut Things<Local>) -> R) -> Option<R> {

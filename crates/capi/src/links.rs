@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Backend, Config, Format, Link, Local, Options, Reconnect, Remote, Wait};
+use baio::{Backend, Config, Format, Local, Options, Reconnect, Remote};
 
 use crate::abi::{
     BAIO_LINK_BROKER, BAIO_LINK_READ_ONLY, BAIO_LINK_REGISTER_ARENA, BAIO_LINK_SERVICE, BAIO_LINK_THREAD,
     baio_format_options, baio_link, baio_link_options,
 };
 use crate::border::{Out, grown, guard, invalid, path, text, unused};
-use crate::failure::{self, Failure, Result, Text};
+use crate::failure::{self, Result, Text};
 use crate::handles::{Handle, Home, forget, keep, look, of_any_thread, of_this_thread, on_either, this_thread};
 use crate::reaping;
-use crate::things::{Kind, LinkState, Thing, Watching};
+use crate::things::{Kind, LinkState, Thing};
 
 impl Home for Local {
     fn thread() -> u64 {
@@ -26,14 +26,6 @@ impl Home for Local {
 
     fn with<R>(act: impl FnOnce(&mut crate::handles::Things<Local>) -> R) -> Option<R> {
         of_this_thread(act)
-    }
-
-    fn watch(state: &LinkState<Local>) -> Result<Watching> {
-        reaping::watch_turned(state)
-    }
-
-    fn settle(state: &LinkState<Local>) -> Result<()> {
-        reaping::settle_turned(state)
     }
 }
 
@@ -44,15 +36,6 @@ impl Home for Remote {
 
     fn with<R>(act: impl FnOnce(&mut crate::handles::Things<Remote>) -> R) -> Option<R> {
         Some(of_any_thread(act))
-    }
-
-    fn watch(state: &LinkState<Remote>) -> Result<Watching> {
-        reaping::watch_told(state)
-    }
-
-    fn settle(state: &LinkState<Remote>) -> Result<()> {
-        state.link.turn(Wait::No)?;
-        Ok(())
     }
 }
 
@@ -245,7 +228,7 @@ fn event_fd<L: Home>(handle: Handle) -> Result<c_int> {
 /// call baio_reap() then. Nothing else may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
 ///
 /// Owner: the library; it is closed with the link. Each call gives the same one.
-/// Threads: the link's. Call it before the first request, or take the outcomes of earlier ones first (-EBUSY).
+/// Threads: the link's.
 /// Returns: the descriptor, or a negative error number.
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_link_event_fd(link: *mut baio_link) -> c_int {

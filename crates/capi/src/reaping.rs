@@ -1,31 +1,23 @@
 //! Taking outcomes, and the descriptor that tells of them.
 //!
-//! Without a descriptor, outcomes are taken by turning the link. With one, a link in the caller's thread is turned by every call, and armed when
-//! the call returns; one to a service has a descriptor of its own.
+//! Outcomes are taken by turning the link. Once its descriptor was asked for, every call turns it before it returns, so that the descriptor says
+//! what is true.
 
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use baio::{Caching, Errno, Link, Local, Outcome, Remote, Ticket, Time, Wait};
-use baio_process::descriptor;
-use rustix::event::Timespec;
-use rustix::event::epoll;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_settime};
+use baio::{Caching, Errno, Outcome, Ticket, Time, Wait};
 
 use crate::abi::{BAIO_MODE_DIRECT, BAIO_MODE_KERNEL, BAIO_MODE_UNCACHED, baio_link, baio_outcome, baio_ticket};
 use crate::border::{Out, guard, null};
 use crate::failure::{Failure, Result, c_text, keep};
 use crate::handles::{Handle, Home, look, on_either};
 use crate::table::{PLACE_BITS, low};
-use crate::things::{How, Kind, LinkState, Thing, UnderWay, Watching};
-
-/// Between two looks at an engine that does not tell of what it has ended.
-const SOON: Duration = Duration::from_millis(1);
+use crate::things::{Kind, LinkState, Thing, UnderWay};
 
 /// The number of a request: its place and generation in the link's table.
 pub(crate) fn id_of(place: u64, generation: u64) -> baio_ticket {
@@ -43,14 +35,6 @@ thread_local! {
 
 fn forget_messages() {
     let _ = MESSAGES.try_with(|kept| kept.borrow_mut().clear());
-}
-
-fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes()); // Full is rung.
-}
-
-fn silence(bell: &OwnedFd) {
-    let _ = rustix::io::read(bell, &mut [0; 8]); // Nothing to read: it was silent.
 }
 
 /// What C is told of an outcome; the buffer is the caller's again.
@@ -99,13 +83,7 @@ fn claim<L: Home>(state: &LinkState<L>, outcome: Outcome) -> Option<baio_outcome
 /// The next that has ended, without waiting.
 fn next<L: Home>(state: &LinkState<L>) -> Option<baio_outcome> {
     loop {
-        let outcome = match state.watching.get().map(|watching| &watching.how) {
-            None | Some(How::Told) => state.link.next_outcome()?,
-            Some(How::Turned { ended, .. }) => {
-                let first = ended.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                first.or_else(|| state.link.next_outcome())?
-            }
-        };
+        let outcome = state.link.next_outcome()?;
         if let Some(outcome) = unless_awaited(state, outcome) {
             if let Some(told) = claim(state, outcome) {
                 return Some(told);
@@ -138,21 +116,12 @@ fn turn<L: Home>(state: &LinkState<L>, count: usize, until: Option<Time>) -> Res
     Ok(())
 }
 
-fn system(what: &str, error: rustix::io::Errno) -> Failure {
-    let errno = Errno::from_raw(error.raw_os_error());
-    Failure::new(
-        errno,
-        format!("{what}: {error}"),
-        "look at the limits of the process (`ulimit -a`)",
-    )
-}
-
 /// Submits what is queued on a link that is watched, and makes its descriptor say what is true.
 pub(crate) fn settle<L: Home>(state: &LinkState<L>) -> Result<()> {
-    match state.watching.get().map(|watching| &watching.how) {
-        None => Ok(()),
-        Some(_) => L::settle(state),
+    if state.event.get().is_some() {
+        state.link.turn(Wait::No)?;
     }
+    Ok(())
 }
 
 fn reap<L: Home>(
@@ -244,14 +213,6 @@ pub(crate) fn ticket_of<L: Home>(state: &LinkState<L>, id: baio_ticket) -> Resul
 pub(crate) fn wait_for<L: Home>(state: &LinkState<L>, id: baio_ticket) -> Result<baio_outcome> {
     forget_messages();
     let ticket = ticket_of(state, id)?;
-    if let Some(How::Turned { ended, .. }) = state.watching.get().map(|watching| &watching.how) {
-        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = ended.iter().position(|outcome| outcome.tag == id);
-        if let Some(outcome) = at.and_then(|at| ended.remove(at)) {
-            drop(ended);
-            return take(state, outcome);
-        }
-    }
     await_one(state, id, true);
     let outcome = loop {
         match state.link.wait(ticket) {
@@ -345,95 +306,14 @@ pub(crate) fn give_up<L: Home>(state: &LinkState<L>) {
     }
 }
 
-/// What stops a call on a link whose requests it cannot mix with.
-fn busy(count: usize) -> Failure {
-    let text = format!("watch a link: {count} requests are under way that its descriptor would not tell of");
-    Failure::new(
-        Errno::EBUSY,
-        text,
-        "ask for the descriptor before the first request, or take their outcomes first",
-    )
-}
-
 pub(crate) fn event_fd<L: Home>(state: &LinkState<L>) -> Result<c_int> {
-    if state.watching.get().is_none() {
-        // Held, so that no other thread starts a request meanwhile that the descriptor would not tell of.
-        let pending = state.pending();
-        if state.watching.get().is_none() {
-            if pending.count > 0 {
-                return Err(busy(pending.count));
-            }
-            let _ = state.watching.set(L::watch(state)?);
+    let event = match state.event.get() {
+        Some(event) => event,
+        None => {
+            let new = state.link.event_fd()?;
+            state.event.get_or_init(|| new)
         }
-        drop(pending);
-        settle(state)?;
-    }
-    let watching = state.watching.get();
-    Ok(watching.map_or(-Errno::EBADF.raw(), |watching| watching.fd.as_raw_fd()))
-}
-
-fn bell() -> Result<OwnedFd> {
-    descriptor::event().map_err(|error| system("make an event fd", error))
-}
-
-pub(crate) fn watch_told(state: &LinkState<Remote>) -> Result<Watching> {
-    Ok(Watching {
-        fd: state.link.event_fd()?,
-        how: How::Told,
-    })
-}
-
-pub(crate) fn watch_turned(state: &LinkState<Local>) -> Result<Watching> {
-    let failed = |error| system("watch a link", error);
-    let fd = descriptor::epoll().map_err(failed)?;
-    let timer = descriptor::timer(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK).map_err(failed)?;
-    let bell = bell()?;
-    let engine = state.link.ready_fd(true)?;
-    for part in [Some(&timer), Some(&bell), engine.as_ref()].into_iter().flatten() {
-        epoll::add(&fd, part, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(failed)?;
-    }
-    Ok(Watching {
-        fd,
-        how: How::Turned {
-            bell,
-            timer,
-            is_told: engine.is_some(),
-            ended: Mutex::default(),
-        },
-    })
-}
-
-/// Turns the link once, armed, so that nothing is missed: what has ended is kept, and the bell says so.
-pub(crate) fn settle_turned(state: &LinkState<Local>) -> Result<()> {
-    let Some(How::Turned {
-        bell,
-        timer,
-        is_told,
-        ended,
-    }) = state.watching.get().map(|watching| &watching.how)
-    else {
-        return Ok(());
     };
-    let link = &state.link;
-    drop(link.ready_fd(false)?);
-    drop(link.ready_fd(true)?);
-    link.turn(Wait::No)?;
-    let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-    ended.extend(std::iter::from_fn(|| link.next_outcome()));
-    match ended.is_empty() && !link.has_news() {
-        true => silence(bell),
-        false => ring(bell),
-    }
-    let look = (!is_told && link.in_flight() > 0).then(|| link.now().after(SOON));
-    let at = [look, link.next_wake()].into_iter().flatten().min();
-    let (seconds, nanoseconds) = at.unwrap_or_default().split();
-    let at = Itimerspec {
-        it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-        it_value: Timespec {
-            tv_sec: seconds,
-            tv_nsec: nanoseconds,
-        },
-    };
-    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &at).map_err(|error| system("set a timer", error))?;
-    Ok(())
+    settle(state)?;
+    Ok(event.as_raw_fd())
 }

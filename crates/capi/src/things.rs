@@ -129,7 +129,7 @@ pub(crate) struct LinkState<L: Link> {
     pub(crate) link: L,
     pending: Mutex<Pending<L>>,
     /// Once a descriptor was asked for.
-    pub(crate) watching: OnceLock<Watching>,
+    pub(crate) event: OnceLock<OwnedFd>,
 }
 
 /// Requests that C has submitted and whose outcome it has not taken.
@@ -156,28 +156,6 @@ pub(crate) struct UnderWay<L: Link> {
     pub(crate) _file: Opened<L>,
 }
 
-/// The descriptor of a link, and what rings it.
-pub(crate) struct Watching {
-    /// What the caller polls.
-    pub(crate) fd: OwnedFd,
-    pub(crate) how: How,
-}
-
-/// Who makes the descriptor readable.
-pub(crate) enum How {
-    /// A link in the caller's thread: the engine, a timer for deadlines, and a bell for what has ended already; all behind one epoll.
-    Turned {
-        bell: OwnedFd,
-        timer: OwnedFd,
-        /// Does the engine tell of what it has ended?
-        is_told: bool,
-        /// Ended, and not taken.
-        ended: Mutex<std::collections::VecDeque<Outcome>>,
-    },
-    /// The link itself, whatever thread reaps.
-    Told,
-}
-
 impl<L: Link> LinkState<L> {
     pub(crate) fn new(link: L) -> LinkState<L> {
         LinkState {
@@ -186,7 +164,7 @@ impl<L: Link> LinkState<L> {
                 table: Table::new(),
                 count: 0,
             }),
-            watching: OnceLock::new(),
+            event: OnceLock::new(),
         }
     }
 

@@ -52,6 +52,7 @@ mod wire;
 
 pub use carrier::{Between, Carrier};
 pub use client::{Client, NotTaken};
+pub use event::Event;
 pub use session::{ConnectError, PATIENCE, Session, Wishes};
 pub use sync::{locked, locks_taken};
 pub use table::Ended;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
@@ -11,7 +12,7 @@ use baio_engine::{Buffer, CHUNK, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
-use baio_words::{IoError, RequestFault};
+use baio_words::{Errno, IoError, RequestFault};
 
 use super::Remote;
 use super::carried::{Client, arena_of, outcome};
@@ -175,6 +176,14 @@ impl Link for Remote {
         client.look_once();
         trace::link_closed(|| client.name().to_owned(), closed.as_ref().map(drop));
         closed
+    }
+
+    fn event_fd(&self) -> Result<OwnedFd> {
+        let client = self.client();
+        let failed = |fault: Fault| Error::new("wait for", client.name(), fault);
+        let fd = client.event_fd().map_err(|fault| failed(fault.into()))?;
+        let copy = baio_process::descriptor::duplicate(&*fd);
+        copy.map_err(|errno| failed(Errno::from_raw(errno.raw_os_error()).into()))
     }
 
     fn now(&self) -> Time {

@@ -27,7 +27,6 @@ mod logs;
 mod status;
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,8 +38,8 @@ use baio_broker::{Setup, start};
 use baio_client::{Carrier, Ended, Session, Wishes};
 use baio_engine::Config;
 use baio_storage::{Answer, Command, Core, Error, Fault, Identity, Outcome, Result};
+use baio_words::RequestFault;
 use baio_words::session::GOES_ON;
-use baio_words::{Errno, RequestFault};
 
 use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
@@ -289,43 +288,6 @@ impl Remote {
             Reply::Answer(Answer::Status(words)) => Some(words.into()),
             _ => None,
         })
-    }
-
-    /// A descriptor that polls readable while an outcome lies there that nobody awaits ([`crate::Link::next_outcome`]), and once the link has
-    /// ended, for a loop of your own: epoll(7), GLib, libuv, asyncio. Each call gives a copy of the same one.
-    ///
-    /// Start requests by ticket, turn the link without waiting ([`crate::Wait::No`]) before the loop sleeps, which sends them, and when it is
-    /// readable take outcomes until there is none, and turn again: that says why when the link has ended. It is level-triggered, and with
-    /// `EPOLLET` each edge is news. It says what is true by itself: neither read nor write it. With it a thread of the library reaps, so
-    /// nothing is lost between the turn and the sleep.
-    ///
-    /// ```
-    /// use baio::{Link, OpenOptions, Remote, SegmentOp, Wait};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let path = std::env::temp_dir().join(format!("baio-event-doc-{}", std::process::id()));
-    /// let link = Remote::new()?;
-    /// let file = OpenOptions::new().write(true).create(true).open(&link, &path).wait()?;
-    /// let event = link.event_fd()?;
-    /// let mut buffer = link.buffer(4096)?;
-    /// buffer.fill(7);
-    /// let request = file.request(SegmentOp::Write { offset: 0 }, buffer);
-    /// file.submit(request).map_err(|_| "every slot is taken")?;
-    /// link.turn(Wait::No)?;
-    /// rustix::event::poll(&mut [rustix::event::PollFd::new(&event, rustix::event::PollFlags::IN)], None)?;
-    /// let outcome = link.next_outcome().ok_or("readable, and nothing there")?;
-    /// assert_eq!(outcome.result?, 4096);
-    /// # std::fs::remove_file(path)?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// There is no thread or no descriptor left; the link is a forked parent's.
-    pub fn event_fd(&self) -> Result<OwnedFd> {
-        let client = self.client();
-        let failed = |fault: Fault| Error::new("wait for", client.name(), fault);
-        let fd = client.event_fd().map_err(|fault| failed(fault.into()))?;
-        let copy = baio_process::descriptor::duplicate(&*fd);
-        copy.map_err(|errno| failed(Errno::from_raw(errno.raw_os_error()).into()))
     }
 
     fn is_far(&self) -> bool {
