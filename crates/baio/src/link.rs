@@ -10,11 +10,10 @@ use baio_broker::control::{Call, Reply};
 use baio_client::{NotTaken, WaitPlace};
 use baio_engine::{Buffer, Memory, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
-use baio_storage::log::Appender;
 use baio_storage::{
-    Access, Account, Answer, CheckReport, Command, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, HeldLog,
-    Identity, Limits, OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest,
-    Ticket, VolumeView,
+    Access, Account, Answer, CheckReport, Command, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, Identity,
+    Limits, OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket,
+    VolumeView,
 };
 
 use crate::metrics::Metrics;
@@ -30,6 +29,31 @@ pub enum NotAsked {
     Full(Box<Call>),
     /// The link takes nothing any more.
     Refused(Fault),
+}
+
+/// What a future waits for.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Lack {
+    /// A slot.
+    Slot,
+    /// A buffer of the arena of so many bytes.
+    Bytes(usize),
+}
+
+/// Where it waits for that.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct InLine {
+    pub(crate) place: WaitPlace,
+    pub(crate) lack: Lack,
+}
+
+impl InLine {
+    /// A place in the line for that, if there is one.
+    pub(crate) fn at(place: Option<WaitPlace>, lack: Lack) -> Option<InLine> {
+        place.map(|place| InLine { place, lack })
+    }
 }
 
 mod sealed {
@@ -345,7 +369,10 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.
-    fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest>;
+    fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let begun = self.submit(request, None);
+        begun.map(|(ticket, _)| ticket).map_err(NotTaken::into_request)
+    }
 
     /// Takes the outcome of a request if it has ended; else remembers whom to wake. `None` for a ticket that is not valid
     /// any more. Reaps nothing by itself.
@@ -379,13 +406,21 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Requests that have not ended, or whose end nobody has reaped.
     fn in_flight(&self) -> usize;
 
+    /// Why the link takes no requests any more; `None` while it does.
+    fn refusal(&self) -> Option<Fault>;
+
     /// What it serves, for messages.
     fn name(&self) -> String;
 
     /// As whom it asks.
     fn identity(&self) -> Identity;
 
-    // For the futures of this crate.
+    // For what this crate builds on it.
+
+    /// Is the core in the thread of whoever has the link? Then somebody there has to turn it, and nobody has to be woken for what the next turn
+    /// finds.
+    #[doc(hidden)]
+    const IS_HERE: bool;
 
     /// Names a command under way.
     #[doc(hidden)]
@@ -403,55 +438,47 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn leave(&self, question: Self::Question);
 
-    /// Queues a request for a future: nobody else takes its outcome, however soon that comes. Memory that the core cannot be shown where it
-    /// lies comes back, to go through a buffer of the arena.
+    /// Queues a request. For a future, which has a waker, nobody else takes its outcome, however soon that comes; and memory that the core cannot
+    /// be shown where it lies comes back, to go through a buffer of the arena.
     #[doc(hidden)]
-    fn start_awaited(
+    #[allow(
+        clippy::result_large_err,
+        reason = "a request comes back as it was, and a box would be an allocation"
+    )]
+    fn submit(
         &self,
         request: SegmentRequest,
-        waker: &Waker,
+        waker: Option<&Waker>,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>>;
 
-    /// Wakes `waker` when a slot has come free for it, and at `until` if whoever reaps sleeps in this link. Who has a place in the line
-    /// gives it up by one of the next two.
+    /// Wakes `waker` when there may be what is lacking, or never will be, and at `until` if whoever reaps sleeps in this link. Who has a place in
+    /// a line gives it up by the next.
     #[doc(hidden)]
-    fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>);
+    fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>);
 
-    /// Who waited here has its slot.
+    /// Who waited here waits no more: it has what it waited for, or leaves that to the next.
     #[doc(hidden)]
-    fn room_taken(&self, place: WaitPlace);
+    fn leave_line(&self, line: InLine, has_it: bool);
 
-    /// Who waited here does so no more.
+    /// Can there be a buffer of so many bytes when others have ended?
     #[doc(hidden)]
-    fn leave_room(&self, place: WaitPlace);
+    fn may_bounce_later(&self, bytes: usize) -> bool;
 
-    /// Why the link takes no requests any more; `None` while it does.
+    /// A request of so many bytes goes through a buffer of the arena that a future has taken for it; or the future has given it back.
     #[doc(hidden)]
-    fn refusal(&self) -> Option<Fault>;
+    fn note_bounce(&self, begins: Option<usize>);
 
     /// Is anybody there who will reap what is started?
     #[doc(hidden)]
     fn is_driven(&self) -> bool;
 
-    /// Does anybody turn the core, so that what was appended to a log becomes durable?
-    #[doc(hidden)]
-    fn is_turned(&self) -> bool;
-
-    /// The appending half of a log, for whoever has this link.
-    #[doc(hidden)]
-    fn appender_of(&self, held: &HeldLog) -> Appender;
-
     /// Has this thread sleep until others end that by themselves, where others drive the link. None: this thread is to drive it.
     #[doc(hidden)]
     fn while_others_drive<T>(&self, sleep: impl FnOnce() -> T) -> Option<T>;
 
-    /// Something was appended to a log: whoever drives the link from outside is to look.
+    /// Something was appended to a log, or it has a callback to call: whoever drives the link from outside is to look, or to turn the core.
     #[doc(hidden)]
-    fn nudge(&self);
-
-    /// A log has a callback to call: whoever drives the link from outside is to turn the core.
-    #[doc(hidden)]
-    fn call_back(&self);
+    fn nudge(&self, calls_back: bool);
 
     /// Closes a handle; what is under way on it ends.
     #[doc(hidden)]
@@ -464,36 +491,6 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Lends pages without a hop, where there is none and they are in the cache.
     #[doc(hidden)]
     fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages>;
-
-    /// Can there be a buffer of so many bytes when others have ended?
-    #[doc(hidden)]
-    fn may_bounce_later(&self, bytes: usize) -> bool {
-        let _ = bytes;
-        false
-    }
-
-    /// Wakes `waker` when there may be such a buffer, or never will be, and at `until`. Who has a place in that line leaves it by the next.
-    #[doc(hidden)]
-    fn wake_when_memory(&self, place: &mut Option<WaitPlace>, bytes: usize, waker: &Waker, until: Option<Time>) {
-        let _ = (place, bytes, until);
-        waker.wake_by_ref(); // Here nothing is copied: nobody waits for that.
-    }
-
-    /// Who waited here for memory has it, or wants it no more.
-    #[doc(hidden)]
-    fn leave_memory(&self, place: WaitPlace, bytes: usize) {
-        let _ = (place, bytes);
-    }
-
-    /// A future has taken a buffer of the arena for its request, or has given it back.
-    #[doc(hidden)]
-    fn note_bounce(&self, begins: bool) {
-        let _ = begins;
-    }
-
-    /// A request of so many bytes goes through a buffer of the arena.
-    #[doc(hidden)]
-    fn count_bounce(&self, bytes: usize);
 }
 
 /// A segment, where one was asked for.

@@ -4,7 +4,7 @@
 //! [`Local::wait`](crate::Link::wait), [`Local::drive`] and the tokio adapter take it while they run. A future that is
 //! polled with nobody in the role gives an error instead of waiting for ever.
 //!
-//! The core is borrowed only inside the functions of this file and of `driving.rs`, and never while anybody else's code runs: wakers are woken,
+//! The core is borrowed only inside the functions of this file and of those below it, and never while anybody else's code runs: wakers are woken,
 //! and wakers that are not needed any more are dropped, after the borrow has ended. So a waker may do anything, even drop
 //! other requests of the same link.
 
@@ -24,15 +24,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::{self, Begun, Call, Doing, Reply};
-use baio_client::{NotTaken, WaitPlace};
+use baio_client::NotTaken;
 use baio_engine::{Buffer, Completion, Doorbell, Errno, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
-use baio_storage::log::Appender;
-use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
+use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 
 use self::watched::Watched;
 use crate::alarm::Alarm;
-use crate::link::{Link, NotAsked};
+use crate::link::{InLine, Lack, Link, NotAsked};
 use crate::options::Options;
 use crate::ours::Ours;
 use crate::room::Room;
@@ -357,6 +356,8 @@ impl Link for Local {
         self.0.identity
     }
 
+    const IS_HERE: bool = true;
+
     type Question = Question;
 
     fn ask(&self, call: Box<Call>) -> std::result::Result<Question, NotAsked> {
@@ -424,10 +425,16 @@ impl Link for Local {
         self.with(|core| Ok(core.lend(borrower, handle, pages))).ok().flatten()
     }
 
-    fn count_bounce(&self, bytes: usize) {
-        let (requests, before) = self.0.bounced.get();
-        let (requests, bytes) = (requests.wrapping_add(1), before.wrapping_add(bytes as u64));
-        self.0.bounced.set((requests, bytes));
+    fn may_bounce_later(&self, _: usize) -> bool {
+        false // Whoever finds none is told so.
+    }
+
+    fn note_bounce(&self, begins: Option<usize>) {
+        if let Some(bytes) = begins {
+            let (requests, before) = self.0.bounced.get();
+            let (requests, bytes) = (requests.wrapping_add(1), before.wrapping_add(bytes as u64));
+            self.0.bounced.set((requests, bytes));
+        }
     }
 
     fn bounced(&self) -> (u64, u64) {
@@ -436,18 +443,6 @@ impl Link for Local {
 
     fn buffer(&self, len: usize) -> Result<Buffer> {
         self.with(|core| core.buffer(len))
-    }
-
-    fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let Ok(mut core) = self.enter() else {
-            return Err(request);
-        };
-        let started = core.start(request);
-        self.leave_core(core);
-        if started.is_ok() {
-            self.call_driver();
-        }
-        started
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
@@ -462,17 +457,19 @@ impl Link for Local {
         polled
     }
 
-    fn start_awaited(
+    fn submit(
         &self,
         request: SegmentRequest,
-        waker: &Waker,
+        waker: Option<&Waker>,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>> {
-        let copy = waker.clone(); // As in `poll`.
+        let copy = waker.cloned(); // As in `poll`.
         let Ok(mut core) = self.enter() else {
             return Err(NotTaken::Full(request));
         };
-        let started = core.start(request);
-        let started = started.map(|ticket| (ticket, core.poll(ticket, Some(copy))));
+        let started = core.start(request).map(|ticket| match copy {
+            Some(_) => (ticket, core.poll(ticket, copy)),
+            None => (ticket, Poll::Pending),
+        });
         self.leave_waking(core);
         if started.is_ok() {
             self.call_driver();
@@ -480,19 +477,21 @@ impl Link for Local {
         started.map_err(NotTaken::Full)
     }
 
-    fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
-        self.0.room.wait(place, waker.clone(), until);
+    /// Here nothing is copied: nobody waits for memory.
+    fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>) {
+        let mut place = line.take().map(|line| line.place);
+        self.0.room.wait(&mut place, waker.clone(), until);
+        *line = InLine::at(place, lack);
         if until.is_some() {
             self.call_driver(); // It may have to wake up sooner.
         }
     }
 
-    fn room_taken(&self, place: WaitPlace) {
-        self.0.room.served(place);
-    }
-
-    fn leave_room(&self, place: WaitPlace) {
-        self.0.room.leave(place);
+    fn leave_line(&self, line: InLine, has_it: bool) {
+        match has_it {
+            true => self.0.room.served(line.place),
+            false => self.0.room.leave(line.place),
+        }
     }
 
     fn now(&self) -> Time {
@@ -510,28 +509,17 @@ impl Link for Local {
         self.0.reapers.get() > 0
     }
 
-    fn is_turned(&self) -> bool {
-        self.is_driven()
-    }
-
-    /// In the thread that turns the core nobody has to be woken for what the next turn finds.
-    fn appender_of(&self, held: &HeldLog) -> Appender {
-        held.appender().quiet()
-    }
-
     fn while_others_drive<T>(&self, _: impl FnOnce() -> T) -> Option<T> {
         None
     }
 
-    fn nudge(&self) {
-        self.call_driver();
-    }
-
-    fn call_back(&self) {
-        let _ = self.with(|core| {
-            core.hear_logs();
-            Ok(())
-        });
+    fn nudge(&self, calls_back: bool) {
+        if calls_back {
+            let _ = self.with(|core| {
+                core.hear_logs();
+                Ok(())
+            });
+        }
         self.call_driver();
     }
 

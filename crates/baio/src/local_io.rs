@@ -1,7 +1,7 @@
 //! Sockets, pipes and timers in the same loop as segments and files: what the engine of a local link does besides.
 //!
 //! Their requests go to the engine itself, under tags that the core leaves to its driver, and their completions come out of the link's turns
-//! ([`Local::wake`] hands them on). So one thread sleeps in one place for all.
+//! (`Local::take_ours` hands them on). So one thread sleeps in one place for all.
 
 use std::fmt;
 use std::fs;

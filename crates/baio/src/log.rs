@@ -157,7 +157,10 @@ fn log_of<L: Link>(opened: &Opened<L>, reply: Reply) -> Option<Log<L>> {
             trace::log_opened(held.name(), &found);
             Some(Log {
                 shared: Arc::new(Shared {
-                    appender: opened.link().appender_of(&held),
+                    appender: match L::IS_HERE {
+                        true => held.appender().quiet(),
+                        false => held.appender().clone(),
+                    },
                     held,
                     found,
                     opened: opened.clone(),
@@ -207,7 +210,7 @@ impl<L: Link> Log<L> {
     }
 
     fn appended(&self, appended: std::result::Result<Lsn, LogError>) -> Result<Lsn> {
-        self.link().nudge();
+        self.link().nudge(false);
         appended.map_err(|error| self.shared.failed("append to", error))
     }
 
@@ -250,7 +253,7 @@ impl<L: Link> Log<L> {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(result)));
         };
         self.shared.appender.when_durable(lsn, Box::new(callback));
-        self.link().call_back(); // It may be so already.
+        self.link().nudge(true); // It may be so already.
     }
 
     /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be. In a full log (`ENOSPC`)
@@ -329,6 +332,6 @@ impl<L: Link> Log<L> {
     /// With nobody who turns the core, waiting would last for ever.
     fn nobody(&self) -> Option<Fault> {
         let link = self.link();
-        (!link.is_turned()).then(|| link.refusal().unwrap_or(Fault::NobodyDrives))
+        (L::IS_HERE && !link.is_driven()).then(|| link.refusal().unwrap_or(Fault::NobodyDrives))
     }
 }

@@ -6,10 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use baio_broker::control::{Call, Reply};
-use baio_client::WaitPlace;
 use baio_storage::{Error, Fault, OperationName, Result, Watch};
 
-use crate::link::{Link, NotAsked};
+use crate::link::{InLine, Lack, Link, NotAsked};
 use crate::opened::Opened;
 use crate::trace::{self, Trace};
 
@@ -22,7 +21,7 @@ pub struct Operation<L: Link, T> {
     what: &'static str,
     read: Option<Read<L, T>>,
     /// Where it waits for a slot.
-    place: Option<WaitPlace>,
+    line: Option<InLine>,
 }
 
 /// What it is about, which it keeps open.
@@ -85,7 +84,7 @@ impl<L: Link, T> Operation<L, T> {
             what: call.name(),
             stage: Stage::Fresh(Box::new(call)),
             read: Some(Box::new(read)),
-            place: None,
+            line: None,
         }
     }
 
@@ -124,14 +123,14 @@ impl<L: Link, T> Operation<L, T> {
         match self.on.link().ask(call) {
             Ok(question) => {
                 // It may do without the place that it waited for.
-                self.leave_room();
+                self.leave_line();
                 let trace = trace::operation_begins(self.what, || self.on.name());
                 self.look(question, trace, context)
             }
             Err(NotAsked::Refused(fault)) => Poll::Ready(Err(self.failed(fault))),
             Err(NotAsked::Full(call)) => {
                 let link = self.on.link();
-                link.wake_when_room(&mut self.place, context.waker(), None);
+                link.stand_in_line(&mut self.line, Lack::Slot, context.waker(), None);
                 self.stage = Stage::Fresh(call);
                 Poll::Pending
             }
@@ -164,9 +163,9 @@ impl<L: Link, T> Operation<L, T> {
         read(&self.on, reply).unwrap_or_else(|| Err(self.failed(Fault::ServiceEnded)))
     }
 
-    fn leave_room(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.on.link().leave_room(place);
+    fn leave_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            self.on.link().leave_line(line, false);
         }
     }
 
@@ -186,7 +185,7 @@ impl<L: Link, T> Future for Operation<L, T> {
             Stage::Ended => Poll::Ready(Err(this.failed(Fault::Stale))),
         };
         if polled.is_ready() {
-            this.leave_room();
+            this.leave_line();
         }
         polled
     }
@@ -194,7 +193,7 @@ impl<L: Link, T> Future for Operation<L, T> {
 
 impl<L: Link, T> Drop for Operation<L, T> {
     fn drop(&mut self) {
-        self.leave_room();
+        self.leave_line();
         if let Stage::Started(question, _) = std::mem::replace(&mut self.stage, Stage::Ended) {
             self.on.link().leave(question);
         }

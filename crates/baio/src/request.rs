@@ -11,12 +11,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use baio_client::{NotTaken, WaitPlace};
+use baio_client::NotTaken;
 use baio_engine::{Durability, Errno, Memory, Time};
 use baio_storage::{Error, Fault, Mode, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
 
 use crate::buffer::IoBuf;
-use crate::link::Link;
+use crate::link::{InLine, Lack, Link};
 use crate::opened::Opened;
 use crate::result::{Done, Failed};
 use crate::trace::{self, Trace};
@@ -45,10 +45,8 @@ pub struct Request<L: Link, B: IoBuf> {
     /// Memory that the device cannot use goes through a buffer of the arena.
     bounced: bool,
     cancelled: bool,
-    /// Where it waits for a slot.
-    place: Option<WaitPlace>,
-    /// Where it waits for a buffer of the arena, and of which length.
-    memory_place: Option<(WaitPlace, usize)>,
+    /// Where it waits for a slot, or for a buffer of the arena.
+    line: Option<InLine>,
     buffer: PhantomData<fn() -> B>,
 }
 
@@ -107,8 +105,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             exact: false,
             bounced: false,
             cancelled: false,
-            place: None,
-            memory_place: None,
+            line: None,
             buffer: PhantomData,
         }
     }
@@ -206,7 +203,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             return self.start_copied(request, context);
         }
         let what = What::of(&request);
-        match link.start_awaited(request, context.waker()) {
+        match link.submit(request, Some(context.waker())) {
             Ok(started) => self.started(what, None, started),
             Err(NotTaken::Hidden(request)) => self.start_copied(request, context),
             Err(NotTaken::Full(request)) => self.not_started(request, context),
@@ -227,17 +224,15 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             Ok(own) => own,
             // Others under way hold what it needs, and give it back.
             Err(_) if link.may_bounce_later(what.asked) => {
-                self.leave_room(); // A place that came free is another's.
                 return self.wait_for_memory(request, context);
             }
             Err(error) => return Poll::Ready(self.refused_by(request, error)),
         };
         self.leave_memory();
         let link = self.opened.link();
-        match link.start_awaited(request, context.waker()) {
+        match link.submit(request, Some(context.waker())) {
             Ok(started) => {
-                link.count_bounce(what.asked);
-                link.note_bounce(true);
+                link.note_bounce(Some(what.asked));
                 self.started(what, Some(own), started)
             }
             Err(back) => {
@@ -254,9 +249,8 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         behind: Option<Memory>,
         (ticket, polled): (Ticket, Poll<Option<Outcome>>),
     ) -> Poll<Result<Done<B>, Failed<B>>> {
-        self.leave_memory();
-        if let Some(place) = self.place.take() {
-            self.opened.link().room_taken(place);
+        if let Some(line) = self.line.take() {
+            self.opened.link().leave_line(line, true);
         }
         let What { op, asked, mode } = what;
         let started = Started {
@@ -286,8 +280,9 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         request: SegmentRequest,
         context: &mut Context<'_>,
     ) -> Poll<Result<Done<B>, Failed<B>>> {
+        self.leave_memory();
         let link = self.opened.link();
-        link.wake_when_room(&mut self.place, context.waker(), request.deadline);
+        link.stand_in_line(&mut self.line, Lack::Slot, context.waker(), request.deadline);
         self.stage = Stage::Fresh(request);
         Poll::Pending
     }
@@ -304,29 +299,26 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         if request.deadline.is_some_and(|at| at <= link.now()) {
             return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
         }
-        let mut place = self.memory_place.take().map(|(place, _)| place);
-        link.wake_when_memory(&mut place, bytes, context.waker(), request.deadline);
-        self.memory_place = place.map(|place| (place, bytes));
+        // A slot that came free is another's.
+        if let Some(line) = self.line.take_if(|line| matches!(line.lack, Lack::Slot)) {
+            link.leave_line(line, false);
+        }
+        link.stand_in_line(&mut self.line, Lack::Bytes(bytes), context.waker(), request.deadline);
         self.stage = Stage::Fresh(request);
         Poll::Pending
     }
 
-    fn leave_room(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.opened.link().leave_room(place);
-        }
-    }
-
     fn leave_memory(&mut self) {
-        if let Some((place, bytes)) = self.memory_place.take() {
-            self.opened.link().leave_memory(place, bytes);
+        if let Some(line) = self.line.take_if(|line| matches!(line.lack, Lack::Bytes(_))) {
+            self.opened.link().leave_line(line, false);
         }
     }
 
     /// It waits for nothing any more.
-    fn leave_lines(&mut self) {
-        self.leave_room();
-        self.leave_memory();
+    fn leave_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            self.opened.link().leave_line(line, false);
+        }
     }
 
     /// The end of a request that never began.
@@ -383,7 +375,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
 
     fn lost(&self, started: &Started, fault: Fault) -> Result<Done<B>, Failed<B>> {
         if started.behind.is_some() {
-            self.opened.link().note_bounce(false);
+            self.opened.link().note_bounce(None);
         }
         Err(Failed {
             error: Error::new(started.op.name(), self.opened.name(), fault),
@@ -404,7 +396,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             Some(behind) => {
                 let own = unbounce(op, behind, &outcome);
                 drop(std::mem::take(&mut outcome.memory));
-                self.opened.link().note_bounce(false);
+                self.opened.link().note_bounce(None);
                 own
             }
             None => whole(outcome.memory, asked),
@@ -496,7 +488,7 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
             })),
         };
         if polled.is_ready() {
-            this.leave_lines();
+            this.leave_line();
         }
         polled
     }
@@ -504,11 +496,11 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
 
 impl<L: Link, B: IoBuf> Drop for Request<L, B> {
     fn drop(&mut self) {
-        self.leave_lines();
+        self.leave_line();
         if let Stage::Started(started) = &self.stage {
             self.opened.link().abandon(started.ticket);
             if started.behind.is_some() {
-                self.opened.link().note_bounce(false);
+                self.opened.link().note_bounce(None);
             }
         }
     }

@@ -10,14 +10,13 @@ use baio_broker::control::{Call, Reply};
 use baio_client::{Ended, NotTaken, WaitPlace};
 use baio_engine::{Buffer, CHUNK, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
-use baio_storage::log::Appender;
-use baio_storage::{Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
+use baio_storage::{Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 use baio_words::{Errno, IoError, RequestFault};
 
 use super::Remote;
 use super::carried::{Client, arena_of, outcome};
 use super::logs::Asked;
-use crate::link::{Link, NotAsked};
+use crate::link::{InLine, Lack, Link, NotAsked};
 use crate::request::bounce;
 use crate::trace;
 
@@ -49,50 +48,6 @@ impl Link for Remote {
             arena.buffer(len)
         });
         found.ok_or_else(|| failed(Fault::NoMemory { asked }))
-    }
-
-    fn start(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let behind = &self.0.behind;
-        let is_marked = self.is_far() && behind.wants(request.tag);
-        let is_hidden = match is_marked {
-            true => self.client().must_copy(&request.memory),
-            false => match self.client().start_shown(request, None) {
-                Ok(ticket) => return Ok(ticket),
-                Err(NotTaken::Full(request)) => return Err(request),
-                Err(NotTaken::Hidden(back)) => {
-                    request = back;
-                    true
-                }
-            },
-        };
-        let must_copy = is_hidden && (request.op.changes_bytes() || request.memory.is_writable());
-        if !must_copy && !is_marked {
-            return self.client().start(request);
-        }
-        let len = request.memory.len();
-        let own = match must_copy.then(|| bounce(self, &mut request)) {
-            Some(Ok(own)) => Some(own),
-            // There may be room when others have ended.
-            Some(Err(_)) if self.may_bounce_later(len) => return Err(request),
-            // There never will be: it ends at once, with `ENOBUFS`.
-            Some(Err(_)) | None => None,
-        };
-        let is_bounced = own.is_some();
-        behind.keep(&mut request, own);
-        let tag = request.tag;
-        match self.client().start(request) {
-            Ok(ticket) => {
-                behind.started(tag, ticket);
-                if is_bounced {
-                    self.count_bounce(len);
-                }
-                Ok(ticket)
-            }
-            Err(mut request) => {
-                behind.undo(&mut request);
-                Err(request)
-            }
-        }
     }
 
     fn may_bounce_later(&self, bytes: usize) -> bool {
@@ -211,6 +166,8 @@ impl Link for Remote {
         self.0.identity
     }
 
+    const IS_HERE: bool = false;
+
     type Question = Asked;
 
     fn ask(&self, call: Box<Call>) -> std::result::Result<Asked, NotAsked> {
@@ -256,25 +213,33 @@ impl Link for Remote {
         }
     }
 
-    fn start_awaited(
+    fn submit(
         &self,
         request: SegmentRequest,
-        waker: &Waker,
+        waker: Option<&Waker>,
     ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>> {
-        let ticket = self.client().start_shown(request, Some(waker))?;
+        let ticket = match waker {
+            Some(_) => self.client().start_shown(request, waker)?,
+            None => self.start_or_copy(request).map_err(NotTaken::Full)?,
+        };
         Ok((ticket, Poll::Pending))
     }
 
-    fn wake_when_room(&self, place: &mut Option<WaitPlace>, waker: &Waker, until: Option<Time>) {
-        self.client().wake_when_room(place, waker, until);
+    fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>) {
+        let mut place = line.take().map(|line| line.place);
+        match lack {
+            Lack::Slot => self.client().wake_when_room(&mut place, waker, until),
+            Lack::Bytes(bytes) => self.wake_when_memory(&mut place, bytes, waker, until),
+        }
+        *line = InLine::at(place, lack);
     }
 
-    fn room_taken(&self, place: WaitPlace) {
-        self.client().room_taken(place);
-    }
-
-    fn leave_room(&self, place: WaitPlace) {
-        self.client().leave_room(place);
+    fn leave_line(&self, line: InLine, has_it: bool) {
+        match line.lack {
+            Lack::Slot if has_it => self.client().room_taken(line.place),
+            Lack::Slot => self.client().leave_room(line.place),
+            Lack::Bytes(bytes) => self.client().leave_memory(line.place, chunks(bytes)),
+        }
     }
 
     fn refusal(&self) -> Option<Fault> {
@@ -283,15 +248,6 @@ impl Link for Remote {
 
     fn is_driven(&self) -> bool {
         self.client().is_driven()
-    }
-
-    /// The service turns it; when that has ended, its logs have told everybody.
-    fn is_turned(&self) -> bool {
-        true
-    }
-
-    fn appender_of(&self, held: &HeldLog) -> Appender {
-        held.appender().clone()
     }
 
     /// The service does, but what this thread has queued is to reach it before.
@@ -311,9 +267,7 @@ impl Link for Remote {
         Some(slept)
     }
 
-    fn nudge(&self) {} // Whoever appends rings for the service himself.
-
-    fn call_back(&self) {} // So does who leaves a callback.
+    fn nudge(&self, _: bool) {} // Whoever appends or leaves a callback rings for the service himself.
 
     fn close_handle(&self, handle: Handle) {
         self.client().close_handle(handle);
@@ -327,6 +281,62 @@ impl Link for Remote {
         None // The cache is behind a hop.
     }
 
+    fn note_bounce(&self, begins: Option<usize>) {
+        if let Some(bytes) = begins {
+            self.0.count_bounce(bytes);
+            self.0.bouncing.fetch_add(1, Ordering::AcqRel);
+        } else if self.0.bouncing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.client().memory_came(); // Whoever waits for what this gave back looks whether anything else will come.
+        }
+    }
+}
+
+impl Remote {
+    /// A request by ticket: memory that a broker cannot be shown goes through a buffer of the arena.
+    fn start_or_copy(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let behind = &self.0.behind;
+        let is_marked = self.is_far() && behind.wants(request.tag);
+        let is_hidden = match is_marked {
+            true => self.client().must_copy(&request.memory),
+            false => match self.client().start_shown(request, None) {
+                Ok(ticket) => return Ok(ticket),
+                Err(NotTaken::Full(request)) => return Err(request),
+                Err(NotTaken::Hidden(back)) => {
+                    request = back;
+                    true
+                }
+            },
+        };
+        let must_copy = is_hidden && (request.op.changes_bytes() || request.memory.is_writable());
+        if !must_copy && !is_marked {
+            return self.client().start(request);
+        }
+        let len = request.memory.len();
+        let own = match must_copy.then(|| bounce(self, &mut request)) {
+            Some(Ok(own)) => Some(own),
+            // There may be room when others have ended.
+            Some(Err(_)) if self.may_bounce_later(len) => return Err(request),
+            // There never will be: it ends at once, with `ENOBUFS`.
+            Some(Err(_)) | None => None,
+        };
+        let is_bounced = own.is_some();
+        behind.keep(&mut request, own);
+        let tag = request.tag;
+        match self.client().start(request) {
+            Ok(ticket) => {
+                behind.started(tag, ticket);
+                if is_bounced {
+                    self.0.count_bounce(len);
+                }
+                Ok(ticket)
+            }
+            Err(mut request) => {
+                behind.undo(&mut request);
+                Err(request)
+            }
+        }
+    }
+
     fn wake_when_memory(&self, place: &mut Option<WaitPlace>, bytes: usize, waker: &Waker, until: Option<Time>) {
         let client = self.client();
         client.wake_when_memory(place, chunks(bytes), waker, until);
@@ -336,22 +346,5 @@ impl Link for Remote {
         } else {
             client.memory_came(); // Nobody else would tell.
         }
-    }
-
-    fn leave_memory(&self, place: WaitPlace, bytes: usize) {
-        self.client().leave_memory(place, chunks(bytes));
-    }
-
-    fn note_bounce(&self, begins: bool) {
-        if begins {
-            self.0.bouncing.fetch_add(1, Ordering::AcqRel);
-        } else if self.0.bouncing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.client().memory_came(); // Whoever waits for what this gave back looks whether anything else will come.
-        }
-    }
-
-    fn count_bounce(&self, bytes: usize) {
-        self.0.bounced.0.fetch_add(1, Ordering::Relaxed);
-        self.0.bounced.1.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }

@@ -113,6 +113,11 @@ impl Owner {
         Some(std::thread::current().id()) == self.service || self.logs.is_inside()
     }
 
+    fn count_bounce(&self, bytes: usize) {
+        self.bounced.0.fetch_add(1, Ordering::Relaxed);
+        self.bounced.1.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     fn join(&self) {
         if self.client.is_forked() {
             return;
