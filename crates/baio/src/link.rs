@@ -324,11 +324,11 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// awaits, and once the link has ended: the turn says why. On [`Local`](crate::Local) it may be readable with nothing to take.
     ///
     /// ```
-    /// use baio::{Link, OpenOptions, Remote, SegmentOp, Wait};
+    /// use baio::{File, Link, Remote, SegmentOp, Wait};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let path = std::env::temp_dir().join(format!("baio-event-doc-{}", std::process::id()));
     /// let link = Remote::new()?;
-    /// let file = OpenOptions::new().write(true).create(true).open(&link, &path).wait()?;
+    /// let file = File::options().write().create().open(&link, &path).wait()?;
     /// let event = link.event_fd()?;
     /// let mut buffer = link.buffer(4096)?;
     /// buffer.fill(7);
