@@ -88,12 +88,13 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Where the next request is; `None` when there is none any more.
+    /// Where the next request is; `None` when there is none any more. The first is made however late it is: a side that had no
+    /// processor until its time was over has figures too.
     fn next(&self) -> Option<u64> {
-        if Instant::now() >= self.deadline {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        if number > 0 && Instant::now() >= self.deadline {
             return None;
         }
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
         let blocks = self.job.bytes / SIZE;
         let block = if self.job.sequential { number } else { mix(number + 1) };
         (number < self.job.requests).then(|| block % blocks * SIZE)
