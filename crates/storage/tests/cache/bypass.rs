@@ -115,9 +115,7 @@ fn what_can_be_had_without_driving_anything_out_is_brought_in() {
         let io = h.io();
         assert!(!io.bypasses && read_at(&io).0 == missing, "{io:?}");
         h.end(io, 1);
-        while let Some(io) = h.cache.next_io() {
-            h.end(io, 1);
-        }
+        h.end_all(1);
         h.good(read);
     }
     let passed = h.read(300, 1);
@@ -165,9 +163,7 @@ fn a_reader_in_order_is_read_ahead_of_and_not_past_the_frames() {
     h.object = h.cache.add(1000 * P, 4 * PAGE);
     for page in 0..40 {
         let read = h.read(page, 1);
-        while let Some(io) = h.cache.next_io() {
-            h.end(io, 1);
-        }
+        h.end_all(1);
         h.good(read);
     }
     let stats = h.cache.stats();

@@ -166,9 +166,7 @@ fn nothing_wakes_a_core_for_a_changed_file_that_it_has_forgotten() {
     assert!(h.cache.next_tick().is_some());
     h.cache.write_soon(h.object);
     assert_eq!(h.cache.next_tick(), None);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.cache.forget(h.object).unwrap();
     assert_eq!(h.cache.next_tick(), None);
 }
@@ -201,9 +199,7 @@ fn what_a_failed_flush_keeps_from_the_device_grows_old_again() {
     writes.into_iter().for_each(|io| h.end(io, 0));
     let old = h.cache.next_tick().unwrap();
     h.cache.tick(old);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.cache.forget(this).unwrap();
 }
 

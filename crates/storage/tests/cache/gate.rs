@@ -268,9 +268,7 @@ fn a_page_does_not_wait_for_the_log_of_the_one_before_it_in_its_frame() {
         h.cache.set_durable_lsn(GateId::default(), 70);
         assert_eq!(h.cache.stats().frames_gated, 0, "{first}");
         let sync = h.sync();
-        while let Some(io) = h.cache.next_io() {
-            h.end(io, 0);
-        }
+        h.end_all(0);
         h.good(sync);
     }
 }

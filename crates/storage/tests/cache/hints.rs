@@ -288,9 +288,7 @@ fn a_policy_that_is_wrong_harms_nobody() {
             h.cached(page, 1, page as u8);
             if page % 3 == 0 {
                 let write = h.write(page, page as u8 + 1);
-                while let Some(io) = h.cache.next_io() {
-                    h.end(io, 0);
-                }
+                h.end_all(0);
                 h.good(write);
             }
             assert_eq!(h.cache.page(&pin).unwrap(), [77; PAGE], "{wrong:?}");

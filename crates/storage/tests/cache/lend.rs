@@ -143,9 +143,7 @@ fn what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy() {
     // The frames are found when they are wanted.
     for page in 0..80 {
         let read = h.read(100 + page * 2, 1);
-        while let Some(io) = h.cache.next_io() {
-            h.end(io, 0);
-        }
+        h.end_all(0);
         h.good(read);
     }
     assert_eq!((h.cache.stats().frames_lent, h.cache.stats().frames_lost), (0, 0));
@@ -223,9 +221,7 @@ fn a_lent_page_is_written_like_any_other() {
     h.fail(io);
     h.told(sync);
     let sync = h.sync();
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(sync);
     assert_eq!((firsts(&lent), firsts(&lent_22)), (vec![3; 4], vec![4]));
 }
@@ -269,9 +265,7 @@ fn a_writer_waits_for_a_frame_and_not_for_the_borrower() {
     // Nothing can come free any more: it is told.
     let again = h.write(4, 1);
     let sync = h.sync();
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     let ends: Vec<_> = std::iter::from_fn(|| h.cache.next_done()).collect();
     assert!(ends.iter().any(|done| done.id == again) && ends.iter().any(|done| done.id == sync));
     for pin in pins {
@@ -398,14 +392,10 @@ fn a_reader_that_borrows_in_order_is_read_ahead_of() {
         if h.cache.lend(h.object, page..page + 4, &anybody()).is_none() {
             misses += 1;
             let read = h.read(page, 4);
-            while let Some(io) = h.cache.next_io() {
-                h.end(io, 1);
-            }
+            h.end_all(1);
             h.good(read);
         }
-        while let Some(io) = h.cache.next_io() {
-            h.end(io, 1);
-        }
+        h.end_all(1);
     }
     assert!(misses < 10, "{misses} of 100");
 }

@@ -199,9 +199,7 @@ fn who_waits_for_room_to_zero_a_page_keeps_its_frame_from_nobody() {
     h.end(fill, 0);
     h.good(read);
     h.cache.set_durable_lsn(GateId::default(), 6);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     let new = h.good(new).pin.unwrap();
     assert_eq!(h.cache.page(&new).unwrap(), [0; PAGE]);
     h.cache.unpin(new);
@@ -360,9 +358,7 @@ fn the_oldest_recovery_lsn_is_kept_until_its_page_is_safe() {
     h.cache.unpin(pin);
     h.cache.set_durable_lsn(GateId::default(), 31);
     let flush = h.pool(CacheOp::FlushTo { lsn: 15 });
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(flush);
     assert!(
         h.cache
@@ -492,9 +488,7 @@ fn a_direct_write_asks_at_once_for_the_log_of_all_that_it_replaces() {
     h.quiet();
     assert_eq!(h.cache.lsn_wanted(GateId::default()), Some(9));
     h.cache.set_durable_lsn(GateId::default(), 9);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(reserve);
 }
 

@@ -181,9 +181,7 @@ fn a_long_read_does_not_overtake_who_waits_for_a_frame() {
         h.end(io, 3);
         h.good(other);
     }
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 2);
-    }
+    h.end_all(2);
     assert_eq!(bytes(&h.good(long).memory), vec![2; 4 * PAGE]);
     for pin in pins {
         h.cache.unpin(pin);
@@ -200,9 +198,7 @@ fn a_peers_memory_is_read_once_and_written_once() {
     let write = h.ask(h.object, CacheOp::Write { offset: 50, durability }, Memory::Span(span));
     // The first page waits for its fill, and was not copied yet; when it is, that is what is written.
     region.span(0, 8192).unwrap().copy_in(&[6; 8192]);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 1);
-    }
+    h.end_all(1);
     h.good(write);
     region.span(0, 8192).unwrap().copy_in(&[7; 8192]); // Too late to matter.
     let span = region.span(8192, 4096).unwrap();
@@ -261,9 +257,7 @@ fn a_shrink_needs_what_is_cut_off_to_be_gone() {
     }
     assert_eq!(h.cache.shrink(h.object, P), Err(CacheError::Busy));
     let cut = h.reserve(1, 999);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(cut);
     assert_eq!(h.cache.shrink(h.object, P), Ok(()));
     h.cache.release(h.object, cut);

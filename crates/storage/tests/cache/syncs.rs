@@ -229,9 +229,7 @@ fn a_broken_object_does_not_take_the_room_of_others() {
     }
     // The device is repaired: a sync is enough.
     let sync = h.sync();
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(sync);
     let write = h.write(50, 1);
     h.good(write);
@@ -305,9 +303,7 @@ fn the_iterations_of_all_ends_are_those_of_the_statistics() {
     h.pool(CacheOp::FlushTo { lsn: 9 });
     h.sync();
     h.reserve(0, 2);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     let ends: Vec<_> = std::iter::from_fn(|| h.cache.next_done()).collect();
     let told: u32 = ends.iter().map(|done| done.iterations).sum();
     assert_eq!(ends.len(), 8);

@@ -266,9 +266,7 @@ fn one_that_is_given_up_on_keeps_its_pages_from_others_until_its_memory_is_back(
     assert_eq!(h.memory.free_bytes(), free);
     assert_eq!(h.cache.stats().frames_failed, 4);
     let sync = h.sync();
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(sync);
     assert_eq!(h.cache.stats().frames_clean, 4);
 }

@@ -102,9 +102,7 @@ fn while_a_durable_write_waits_its_pages_are_written_durably() {
     h.end(rest, 0);
     assert_eq!(h.good(durable).writes, 1);
     h.end(flush, 0);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(first);
     h.good(second);
 }
@@ -190,9 +188,7 @@ fn who_waits_at_the_dirty_limit_for_the_log_has_nothing_flushed() {
     let waits = h.write(20, 2);
     h.quiet(); // A flush makes no room.
     h.cache.set_durable_lsn(GateId::default(), 5);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(waits);
 }
 
@@ -220,9 +216,7 @@ fn who_waits_for_room_is_flushed_for_though_a_sync_is_under_way() {
     h.end(flush, 0);
     h.good(waits);
     h.end(slow, 0);
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     h.good(sync);
 }
 
@@ -392,9 +386,7 @@ fn a_durable_write_that_waits_in_a_queue_keeps_nothing() {
     for io in others {
         h.end(io, 0);
     }
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
-    }
+    h.end_all(0);
     ended.extend(std::iter::from_fn(|| h.cache.next_done()));
     let done = ended.iter().find(|done| done.id == durable).unwrap();
     assert!(done.result.is_ok() && done.parked > 0, "{done:?}");

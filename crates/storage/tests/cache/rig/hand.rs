@@ -93,6 +93,13 @@ impl Hand {
         self.cache.io_ended(io.id, Ok(len as u32), io.memory);
     }
 
+    /// All of them, and those that come of it.
+    pub(crate) fn end_all(&mut self, byte: u8) {
+        while let Some(io) = self.cache.next_io() {
+            self.end(io, byte);
+        }
+    }
+
     pub(crate) fn fail(&mut self, io: Io) {
         self.cache.io_ended(io.id, Err(Errno::EIO), io.memory);
     }
@@ -116,9 +123,7 @@ impl Hand {
     /// Brings in pages, each with this byte.
     pub(crate) fn cached(&mut self, page: u64, pages: u64, byte: u8) {
         let read = self.read(page, pages);
-        while let Some(io) = self.cache.next_io() {
-            self.end(io, byte);
-        }
+        self.end_all(byte);
         self.good(read);
     }
 
@@ -149,9 +154,7 @@ impl Hand {
         if !done {
             self.cache.cancel(read);
             self.cache.next_done();
-            while let Some(io) = self.cache.next_io() {
-                self.end(io, 0);
-            }
+            self.end_all(0);
         }
         done
     }
