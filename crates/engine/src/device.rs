@@ -16,7 +16,7 @@
 //! | `identity`, `direct_limits`, `durable_by` | the file | once, when it is made; so the answers stay as long as it is there |
 //! | `gives` | the engine | for each read, write and transfer, when it is submitted: must not wait |
 //! | `size` | whoever holds the file | at any time; may wait, and may differ from the last time |
-//! | `try_lock`, `unlock` | whoever owns what is in it | when it is opened and closed |
+//! | `try_lock`, `unlock` | whoever owns what is in it, such as a volume | when it is opened and closed |
 //!
 //! By any thread that has the file, several at once: so a device is `Send` and `Sync`. An inode is asked by a plain call wherever a request
 //! passes (`gives`, and its descriptors), never through a table of functions.

@@ -479,6 +479,12 @@ impl Engine {
         self.backend.now()
     }
 
+    /// Nanoseconds since 1970, for records; in a simulation since its beginning.
+    #[must_use]
+    pub fn wall_clock(&self) -> Time {
+        self.backend.wall_clock()
+    }
+
     /// Random bytes for identities.
     ///
     /// # Errors

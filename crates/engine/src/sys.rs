@@ -356,6 +356,12 @@ pub(crate) fn device_sector_size(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     u32::try_from(bytes).map_err(|_| Errno::EINVAL)
 }
 
+/// Nanoseconds since 1970.
+pub(crate) fn since_1970() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
 /// The monotonic clock in nanoseconds.
 pub(crate) fn monotonic() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -9,8 +9,7 @@ use baio_storage::segment::layout::Layout;
 use baio_storage::segment::name::{self, SegmentName};
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{
-    CheckReport, Core, Format, Identity, SegmentInfo, VolumeInfo, check_simulated, format_simulated, inspect_simulated,
-    inspect_volume_simulated,
+    CheckReport, Core, Format, Identity, SegmentInfo, VolumeInfo, check_on, format_on, inspect_on, inspect_volume_on,
 };
 
 use crate::model::{Key, NAMES, UIDS};
@@ -147,7 +146,8 @@ pub fn stale_disk() -> Disk {
 /// It cannot be made.
 pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violation> {
     let mut engine = engine(seed, &small())?;
-    format_simulated(&mut engine, &File::simulated(disk, NAME), shape)
+    let over_what_is_there = Format { force: true, ..*shape };
+    format_on(&mut engine, &File::simulated(disk, NAME), &over_what_is_there)
         .map(|superblock| *superblock.layout())
         .map_err(|error| Violation::new(Kind::Failed, format!("format: {error}")))
 }
@@ -157,7 +157,7 @@ pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violatio
 /// # Errors
 /// The mount is refused.
 pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
-    Core::open_simulated(engine(seed, &small())?, &File::simulated(disk, NAME), &small())
+    Core::open_on(engine(seed, &small())?, &File::simulated(disk, NAME), &small())
         .map_err(|error| Violation::new(Kind::Refused, error.to_string()))
 }
 
@@ -167,7 +167,7 @@ pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
 /// It cannot be checked.
 pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violation> {
     let mut engine = engine(seed, &small())?;
-    check_simulated(&mut engine, &File::simulated(disk, NAME), repair)
+    check_on(&mut engine, &File::simulated(disk, NAME), repair)
         .map_err(|error| Violation::new(Kind::Refused, format!("check: {error}")))
 }
 
@@ -177,7 +177,7 @@ pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violat
 /// It is not read.
 pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>), Violation> {
     let mut engine = engine(seed, &small())?;
-    inspect_simulated(&mut engine, &File::simulated(disk, NAME), ROOT)
+    inspect_on(&mut engine, &File::simulated(disk, NAME), ROOT)
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
 
@@ -187,7 +187,7 @@ pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>),
 /// It is not read.
 pub fn inspect_volume(disk: &Disk, seed: u64) -> Result<VolumeInfo, Violation> {
     let mut engine = engine(seed, &small())?;
-    inspect_volume_simulated(&mut engine, &File::simulated(disk, NAME))
+    inspect_volume_on(&mut engine, &File::simulated(disk, NAME))
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
 

@@ -10,7 +10,7 @@ use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Buffer, Config, Engine, File, Memory, Wait};
 use baio_storage::cache::CacheConfig;
 use baio_storage::{
-    Access, Core, CreateOptions, Format, Handle, Identity, Mode, Outcome, SegmentOp, SegmentRequest, format_simulated,
+    Access, Core, CreateOptions, Format, Handle, Identity, Mode, Outcome, SegmentOp, SegmentRequest, format_on,
 };
 
 const PAGE: usize = 4096;
@@ -62,8 +62,8 @@ impl World {
         }));
         let file = File::simulated(&disk, "disk");
         let mut engine = Engine::simulated(Sim::new(1)?, &config)?;
-        format_simulated(&mut engine, &file, &Format::default())?;
-        let mut core = Core::open_simulated(engine, &file, &config)?;
+        format_on(&mut engine, &file, &Format::default())?;
+        let mut core = Core::open_on(engine, &file, &config)?;
         core.use_cache(&CacheConfig {
             bytes: 16 << 20,
             ..CacheConfig::default()

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
-use baio_storage::{Core, CreateOptions, Fault, Format, check_simulated};
+use baio_storage::{Core, CreateOptions, Fault, Format, check_on};
 use harness::images;
 use harness::loop_device::Loop;
 use harness::{BLOCK, ME, ROOT, config, create, format, open, open_simulated, open_write, simulated_disk, skip, write};
@@ -134,7 +134,7 @@ fn who_is_not_alone_writes_no_superblock() {
     );
     core.close().unwrap();
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
-    let report = check_simulated(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
+    let report = check_on(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
     assert_eq!(report.problems, []);
 }
 

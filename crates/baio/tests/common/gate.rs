@@ -6,7 +6,7 @@ mod device;
 use baio::{Core, Identity, Local, Options, Remote};
 use baio_engine::sim::Disk;
 use baio_engine::{Config, Engine, File};
-use baio_storage::format_simulated;
+use baio_storage::format_on;
 
 pub use device::Gate;
 
@@ -42,6 +42,6 @@ fn core(gate: &Gate, config: &Config) -> baio::Result<Core> {
     let disk = Disk::new(16 << 20);
     let file = File::simulated(&disk, "gated");
     let mut engine = Engine::with_backend(gate.backend(), config).expect("an engine");
-    format_simulated(&mut engine, &file, &baio::Format::default())?;
-    Core::open_simulated(engine, &file, config)
+    format_on(&mut engine, &file, &baio::Format::default())?;
+    Core::open_on(engine, &file, config)
 }

@@ -29,9 +29,9 @@ fn formatted() -> Disk {
     let disk = Disk::new(4 << 20);
     let file = File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    baio_storage::format_simulated(&mut engine, &file, &Format::default()).unwrap();
+    baio_storage::format_on(&mut engine, &file, &Format::default()).unwrap();
     let engine = Engine::simulated(Sim::new(2).unwrap(), &config()).unwrap();
-    let core = Core::open_simulated(engine, &file, &config()).unwrap();
+    let core = Core::open_on(engine, &file, &config()).unwrap();
     let link = baio::Local::around(core, baio::Identity::effective());
     for (name, pages) in [("tree", PAGES), ("log", LOG_PAGES)] {
         let size = CreateOptions::of_size(pages * PAGE as u64);
@@ -46,7 +46,7 @@ fn open(disk: &Disk) -> (Remote, Tree) {
     let disk = disk.clone();
     let make = move || {
         let engine = Engine::simulated(Sim::new(2).unwrap(), &config()).unwrap();
-        let mut core = Core::open_simulated(engine, &File::simulated(&disk, "volume"), &config())?;
+        let mut core = Core::open_on(engine, &File::simulated(&disk, "volume"), &config())?;
         core.use_cache(&CacheConfig {
             bytes: 24 * PAGE,
             ..CacheConfig::default()

@@ -22,9 +22,9 @@ fn simulated(content: &[u8]) -> (Disk, Local, Segment<Local>) {
     let disk = Disk::new(8 << 20);
     let file = baio_engine::File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
-    baio_storage::format_simulated(&mut engine, &file, &Format::default()).unwrap();
+    baio_storage::format_on(&mut engine, &file, &Format::default()).unwrap();
     let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
-    let core = Core::open_simulated(engine, &file, &config).unwrap();
+    let core = Core::open_on(engine, &file, &config).unwrap();
     let link = Local::around(core, Identity::effective());
     let segment = common::segment(&link, "stream", 1 << 20);
     link.block_on(write(&segment, 0, &[content])).unwrap().unwrap();

@@ -33,7 +33,7 @@ pub(crate) fn formatted() -> Disk {
     let disk = Disk::new(4 << 20);
     let file = File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    baio_storage::format_simulated(&mut engine, &file, &baio::Format::default()).unwrap();
+    baio_storage::format_on(&mut engine, &file, &baio::Format::default()).unwrap();
     let link = local(&disk);
     link.create_segment("log", &CreateOptions::of_size(LOG_BYTES))
         .wait()
@@ -44,7 +44,7 @@ pub(crate) fn formatted() -> Disk {
 
 fn core(disk: &Disk) -> baio::Result<Core> {
     let engine = Engine::simulated(Sim::new(2).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "volume"), &config())
+    Core::open_on(engine, &File::simulated(disk, "volume"), &config())
 }
 
 fn local(disk: &Disk) -> Local {

@@ -409,7 +409,7 @@ pub(super) fn failed(errno: Errno, operation: &str, need: &str, cure: &str) -> A
 mod tests {
     use baio_engine::sim::{Disk, Sim};
     use baio_engine::{Config, Engine, File, Wait};
-    use baio_storage::{CreateOptions, Format, SegmentOp, SegmentRequest, format_simulated};
+    use baio_storage::{CreateOptions, Format, SegmentOp, SegmentRequest, format_on};
 
     use super::*;
 
@@ -425,9 +425,9 @@ mod tests {
             ..Format::default()
         };
         let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
-        format_simulated(&mut engine, &file, &format).unwrap();
+        format_on(&mut engine, &file, &format).unwrap();
         let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
-        let mut core = Core::open_simulated(engine, &file, &config).unwrap();
+        let mut core = Core::open_on(engine, &file, &config).unwrap();
         core.create(ROOT, 0, "log", &CreateOptions::of_size(1 << 20)).unwrap();
         let handle = core.open_segment(ROOT, 0, "log", Access::Write).unwrap().0;
         let claim = core.claim_log(handle).unwrap().handle;

@@ -3,7 +3,7 @@
 use baio_broker::control::{Call, Reply};
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File, Open};
-use baio_storage::{Access, Command, Core, CreateOptions, Format, Identity, OperationName, format_simulated};
+use baio_storage::{Access, Command, Core, CreateOptions, Format, Identity, OperationName, format_on};
 use baio_words::entry::HandleWords;
 
 use super::Client;
@@ -33,8 +33,8 @@ impl Tested {
         let disk = Disk::new(4 << 20);
         let file = File::simulated(&disk, "disk");
         let mut first = Engine::simulated(Sim::new(1).unwrap(), config).unwrap();
-        format_simulated(&mut first, &file, &format()).unwrap();
-        Core::open_simulated(engine, &file, config).unwrap()
+        format_on(&mut first, &file, &format()).unwrap();
+        Core::open_on(engine, &file, config).unwrap()
     }
 
     /// Opens one of [`BYTES`] that can be written.

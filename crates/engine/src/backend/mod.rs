@@ -145,6 +145,11 @@ pub trait Backend: Send {
         sys::monotonic()
     }
 
+    /// Nanoseconds since 1970; in a simulation since its beginning.
+    fn wall_clock(&self) -> Time {
+        sys::since_1970()
+    }
+
     /// Random bytes for identities: from the system, or from a simulation's seed.
     ///
     /// # Errors

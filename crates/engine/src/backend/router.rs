@@ -300,6 +300,10 @@ impl Router {
         self.primary.now()
     }
 
+    pub(crate) fn wall_clock(&self) -> Time {
+        self.primary.wall_clock()
+    }
+
     pub(crate) fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         self.primary.random(bytes)
     }

@@ -85,6 +85,10 @@ impl<B: Bend> Backend for Bent<B> {
         self.bend.now(&self.sim)
     }
 
+    fn wall_clock(&self) -> Time {
+        self.sim.wall_clock()
+    }
+
     fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         self.sim.random(bytes)
     }

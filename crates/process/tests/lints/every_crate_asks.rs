@@ -82,7 +82,7 @@ const THROUGH_PROC: &[(&str, &str)] = &[
         "memory without a name, for others of the same user",
     ),
     (
-        "storage/src/volume/device.rs",
+        "storage/src/volume/lock.rs",
         "what is mounted, and who another process is, for a message",
     ),
     ("stress/src/costs.rs", "what the kernel counts of a process"),

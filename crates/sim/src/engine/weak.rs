@@ -52,6 +52,10 @@ impl Backend for Swallowing {
         self.0.now()
     }
 
+    fn wall_clock(&self) -> Time {
+        self.0.wall_clock()
+    }
+
     fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         self.0.random(bytes)
     }

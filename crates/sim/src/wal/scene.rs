@@ -6,7 +6,7 @@ use baio_engine::File;
 use baio_engine::sim::{Disk, Flash, Profile, Random};
 use baio_storage::cache::CacheConfig;
 use baio_storage::log::{LogAnswer, LogOptions};
-use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, LogReply, format_simulated};
+use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, LogReply, format_on};
 
 use super::database::{Database, State};
 use super::pages::{PAGE_BYTES, PAGES};
@@ -80,11 +80,12 @@ impl Scene {
         }
         let shape = Format {
             size_bytes: Some(DISK_BYTES),
+            force: true, // The disk is full of stale bytes.
             ..Format::default()
         };
         let say = |error: Error| failed("make the scene", &error);
         let mut engine = world::engine(seed, &world::config(ARENA_BYTES))?;
-        format_simulated(&mut engine, &File::simulated(&disk, NAME), &shape).map_err(say)?;
+        format_on(&mut engine, &File::simulated(&disk, NAME), &shape).map_err(say)?;
         let mut core = self.core(&disk, seed)?;
         let mut databases = Vec::new();
         for nth in 0..self.databases {
@@ -118,7 +119,7 @@ impl Scene {
         };
         disk.set_profile(profile);
         let config = world::config(ARENA_BYTES);
-        let opened = Core::open_simulated(world::engine(seed, &config)?, &File::simulated(disk, NAME), &config);
+        let opened = Core::open_on(world::engine(seed, &config)?, &File::simulated(disk, NAME), &config);
         let mut core = opened.map_err(|error| Violation::new(Kind::Refused, error.to_string()))?;
         let cache = CacheConfig {
             bytes: self.frames * PAGE_BYTES,

@@ -13,7 +13,7 @@ use crate::operation::create::CreateOptions;
 use crate::request::{Outcome, SegmentOp, Status, StatusWord};
 use crate::request::{SegmentRequest, Ticket};
 use crate::segment::probe::SlotAddress;
-use crate::volume::format::{Format, format_simulated};
+use crate::volume::format::{Format, format_on};
 use crate::{Access, Fault, Identity};
 
 const ME: Identity = Identity::new(7, 7);
@@ -57,8 +57,8 @@ fn simulated() -> World {
         size_bytes: Some(8 << 20),
         ..Format::default()
     };
-    format_simulated(&mut engine, &file, &options).unwrap();
-    let core = Core::open_simulated(engine, &file, &config(Choice::Auto)).unwrap();
+    format_on(&mut engine, &file, &options).unwrap();
+    let core = Core::open_on(engine, &file, &config(Choice::Auto)).unwrap();
     world(core, None)
 }
 

@@ -6,8 +6,9 @@ use super::Core;
 use crate::error::Result;
 use crate::identity::Identity;
 use crate::volume::beside::Seen;
-use crate::volume::device::{Device, Hold};
+use crate::volume::device::Device;
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
+use crate::volume::lock::Hold;
 
 /// A volume that nobody has open, and that nobody opens to write as long as this is there ([`Core::keep_still`]).
 #[derive(Debug)]

@@ -74,8 +74,9 @@ use crate::operation::freeze::Freeze;
 use crate::request::{Handle, Requests};
 use crate::slot_map::{SlotKey, SlotMap};
 use crate::volume::accounts::Account;
-use crate::volume::device::{Device, Hold};
+use crate::volume::device::Device;
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
+use crate::volume::lock::Hold;
 use crate::volume::{Volume, format};
 
 /// One engine and at most one volume.
@@ -100,8 +101,6 @@ pub struct Core {
     with_threads: Vec<SlotKey>,
     /// Who keeps the device still.
     freeze: Freeze,
-    /// Nanoseconds since 1970 when the engine's clock stood at zero.
-    wall_ns: u64,
     /// Completions of requests that are not the core's own.
     foreign: VecDeque<Completion>,
     fired: Vec<Waker>,
@@ -129,8 +128,7 @@ impl Core {
     /// # Errors
     /// When no backend can be started.
     pub fn new(config: &Config) -> Result<Core> {
-        let engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
-        Ok(Core::around(engine, None, config))
+        Ok(Core::around(started(config)?, None, config))
     }
 
     /// Opens the volume at `path` to read and write it; this process then owns it.
@@ -138,11 +136,8 @@ impl Core {
     /// # Errors
     /// In use by another process, not a volume, a newer one, damaged beyond repair; or what the system said.
     pub fn open(path: &Path, config: &Config) -> Result<Core> {
-        let engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
-        let device = Device::open(path, Hold::Exclusive)?;
-        let mut core = Core::serve(engine, device, config)?;
-        core.wall_ns = wall_ns().saturating_sub(core.engine.now().0);
-        Ok(core)
+        let engine = started(config)?;
+        Core::open_on(engine, Device::open(path, Hold::Exclusive)?, config)
     }
 
     /// Opens the volume at `path` to read segments of it: beside other readers, on read-only file systems and full hosts. It
@@ -152,41 +147,43 @@ impl Core {
     /// # Errors
     /// As [`Core::open`].
     pub fn open_to_read(path: &Path, config: &Config) -> Result<Core> {
-        let mut engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
-        let device = Device::open(path, Hold::Shared)?;
-        let file = device.file.clone();
-        match Volume::open_to_read(&mut engine, device) {
-            Ok(volume) => Ok(Core::around(engine, Some(volume), config)),
-            Err(error) => {
-                engine.detach(&file);
-                file.unlock();
-                Err(error)
-            }
-        }
+        let engine = started(config)?;
+        Core::open_to_read_on(engine, Device::open(path, Hold::Shared)?, config)
     }
 
-    /// Opens a volume on a simulated disk.
+    /// [`Core::open`] on any device that the engine can reach: a file that is open already, a disk of the simulation, a device of your
+    /// own ([`baio_engine::Device`]). It is locked as a path's would be, or by its own lock, from now on until the volume is closed;
+    /// [`Device::unlocked`] leaves that to you.
+    ///
+    /// ```
+    /// use baio_engine::{Config, Engine, File, sim::{Disk, Sim}};
+    /// use baio_storage::{Core, Format, Identity, format_on};
+    ///
+    /// let config = Config::default();
+    /// let mut engine = Engine::simulated(Sim::new(1)?, &config)?;
+    /// let disk = File::simulated(&Disk::new(8 << 20), "disk");
+    /// format_on(&mut engine, &disk, &Format::default())?;
+    /// let mut core = Core::open_on(engine, &disk, &config)?;
+    /// assert!(core.list(Identity::new(0, 0))?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Core::open`].
-    pub fn open_simulated(engine: Engine, file: &File, config: &Config) -> Result<Core> {
-        Core::serve(engine, Device::simulated(file.clone()), config)
+    pub fn open_on(mut engine: Engine, device: impl Into<Device>, config: &Config) -> Result<Core> {
+        let volume = opened(&mut engine, device.into(), Hold::Exclusive, Volume::open)?;
+        let mut core = Core::around(engine, Some(volume), config);
+        core.resume_moves();
+        Ok(core)
     }
 
-    fn serve(mut engine: Engine, device: Device, config: &Config) -> Result<Core> {
-        let file = device.file.clone();
-        match Volume::open(&mut engine, device) {
-            Ok(volume) => {
-                let mut core = Core::around(engine, Some(volume), config);
-                core.resume_moves();
-                Ok(core)
-            }
-            Err(error) => {
-                engine.detach(&file);
-                file.unlock();
-                Err(error)
-            }
-        }
+    /// [`Core::open_to_read`] on any device, as [`Core::open_on`] opens it.
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_to_read_on(mut engine: Engine, device: impl Into<Device>, config: &Config) -> Result<Core> {
+        let volume = opened(&mut engine, device.into(), Hold::Shared, Volume::open_to_read)?;
+        Ok(Core::around(engine, Some(volume), config))
     }
 
     fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
@@ -208,7 +205,6 @@ impl Core {
             returns,
             with_threads: Vec::new(),
             freeze: Freeze::default(),
-            wall_ns: 0,
             foreign: VecDeque::new(),
             fired: Vec::new(),
             displaced: Vec::new(),
@@ -278,7 +274,7 @@ impl Core {
             arena_bytes: 8 << 20,
             ..Config::default()
         };
-        Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))
+        started(&config)
     }
 
     /// The path of the volume, for messages.
@@ -604,10 +600,20 @@ impl Drop for Core {
     }
 }
 
-/// The real clock, read once: from then on the engine's counts, which in a simulation is the only one.
-fn wall_ns() -> u64 {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since_1970.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+fn started(config: &Config) -> Result<Engine> {
+    Engine::new(config).map_err(|error| Error::new("start", "the engine", error))
+}
+
+/// The volume on a device, which nobody else has then.
+fn opened(
+    engine: &mut Engine,
+    mut device: Device,
+    hold: Hold,
+    open: fn(&mut Engine, Device) -> Result<Volume>,
+) -> Result<Volume> {
+    device.take(hold)?;
+    let file = device.file.clone();
+    open(engine, device).inspect_err(|_| engine.detach(&file))
 }
 
 fn stale(operation: &'static str) -> Error {

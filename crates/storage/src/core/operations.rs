@@ -345,7 +345,6 @@ impl Core {
             has_token: &mut has_token,
             claims: &mut self.claims,
             cached: self.cached.as_deref_mut().map(|cached| cached as _),
-            wall_ns: self.wall_ns,
             is_abandoned: running.left_alone || running.called_off,
             is_called_off: running.called_off,
             freeze: &mut self.freeze,

@@ -64,7 +64,7 @@ async fn run() -> Result<Answer, Failed> {
     token().await?;
     if with(|cx| cx.volume.device.file.kind() == FileKind::Foreign) {
         let report = with(|cx| {
-            let device = Device::simulated(cx.volume.device.file.clone());
+            let device = Device::unlocked(&cx.volume.device.file);
             check::check_served(cx.engine, &device, &AtomicBool::new(false), &mut |_| {})
         });
         return Ok(Answer::Checked(Box::new(report?)));

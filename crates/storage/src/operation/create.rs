@@ -230,7 +230,7 @@ impl Create {
             reserve_blocks: run.reserve,
             zeroed_to: run.blocks,
             alloc_seq: cx.volume.next_alloc_seq(),
-            created_ns: cx.wall_clock_ns(),
+            created_ns: cx.engine.wall_clock().0,
             operation_id: self.operation.id,
             ..Inode::default()
         })

@@ -241,8 +241,6 @@ pub(crate) struct Context<'a> {
     pub(crate) claims: &'a mut Claims,
     /// The page cache, if the core has one.
     pub(crate) cached: Option<&'a mut dyn CachedPages>,
-    /// Nanoseconds since 1970 when the engine's clock stood at zero; 0 in a simulation.
-    pub(crate) wall_ns: u64,
     /// Nobody waits for the answer any more.
     pub(crate) is_abandoned: bool,
     /// It is to end early.
@@ -297,11 +295,6 @@ impl Context<'_> {
     pub(crate) fn table_full(&self) -> Fault {
         let segments_max = Some(self.volume.superblock.geometry().segments_max);
         Fault::TableFull { segments_max }
-    }
-
-    /// Nanoseconds since 1970; in a simulation, since its beginning.
-    pub(crate) fn wall_clock_ns(&self) -> u64 {
-        self.wall_ns.saturating_add(self.engine.now().0)
     }
 
     /// Holds back new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation

@@ -32,7 +32,8 @@ use baio_words::InUse;
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::Image;
 use crate::segment::superblock::Superblock;
-use crate::volume::device::{Device, Hold};
+use crate::volume::device::Device;
+use crate::volume::lock::Hold;
 use crate::volume::table::{Doubt, Healing};
 
 /// The part of an image that says which it is: bucket, epoch, generation and checksum (`segment/bucket.rs`).
@@ -168,25 +169,20 @@ fn locked<T>(engine: &mut Engine, path: &Path, read: &mut Read<'_, T>) -> Result
             };
         }
     };
-    let seen = read(engine, &device, &mut Witness::of_a_lock());
-    device.close(engine);
+    let seen = device.look(engine, |engine, device| read(engine, device, &mut Witness::of_a_lock()));
     seen.map(Locked::Seen)
 }
 
 /// Reads it twice. Gives what the first reading found, and whether the second has met the same.
 fn twice<T>(engine: &mut Engine, path: &Path, holder: Option<u32>, read: &mut Read<'_, T>) -> Result<(T, bool)> {
-    let device = Device::open(path, Hold::Beside)?;
-    let mut readings = || {
+    Device::open(path, Hold::Beside)?.look(engine, |engine, device| {
         let user = InUse { pid: holder };
         let (mut first, mut second) = (Witness::beside(user), Witness::beside(user));
-        let found = read(engine, &device, &mut first)?;
+        let found = read(engine, device, &mut first)?;
         // One that fails has met something else.
-        let agrees = read(engine, &device, &mut second).is_ok() && first.agrees(&second);
+        let agrees = read(engine, device, &mut second).is_ok() && first.agrees(&second);
         Ok((found, agrees))
-    };
-    let seen = readings();
-    device.close(engine);
-    seen
+    })
 }
 
 /// The last error, and how often it came in turn. Of what is being written a reading may make nothing, but not every time

@@ -15,7 +15,8 @@ use crate::error::{Error, Fault, Result};
 use crate::segment::layout::{BLOCK_SIZE_MIN, Layout};
 use crate::segment::page::PAGE_BYTES;
 use crate::segment::superblock::{SnapshotNote, Superblock};
-use crate::volume::device::{Device, Hold};
+use crate::volume::device::Device;
+use crate::volume::lock::Hold;
 use crate::volume::superblocks;
 
 /// What the volume is to be like.
@@ -83,20 +84,7 @@ pub(crate) fn format(engine: &mut Engine, path: &Path, format: &Format) -> Resul
     if !existed {
         make_file(path)?;
     }
-    let made = Device::open(path, Hold::Exclusive).and_then(|device| {
-        let made = (|| {
-            if !format.force {
-                refuse_occupied(engine, &device, format)?;
-            }
-            let permission = Permission::asked(&device, format.mode)?;
-            let made = write_volume(engine, &device, format)?;
-            // Only now: whoever may open it from here on finds a volume, and nothing of what was there.
-            permission.give(&device)?;
-            Ok(made)
-        })();
-        device.close(engine);
-        made
-    });
+    let made = Device::open(path, Hold::Exclusive).and_then(|device| format_on(engine, device, format));
     if made.is_err() && !existed {
         let _ = std::fs::remove_file(path);
     }
@@ -147,12 +135,27 @@ fn refused(device: &Device, errno: Errno) -> Error {
     Error::new("change the permissions of", device.name(), errno)
 }
 
-/// Formats a simulated disk.
+/// Makes a volume on a device: [`Core::format`](crate::Core::format) without a path.
 ///
 /// # Errors
-/// As [`format`].
-pub fn format_simulated(engine: &mut Engine, file: &baio_engine::File, format: &Format) -> Result<Superblock> {
-    write_volume(engine, &Device::simulated(file.clone()), format)
+/// As there.
+pub fn format_on(engine: &mut Engine, device: impl Into<Device>, format: &Format) -> Result<Superblock> {
+    let mut device = device.into();
+    device.take(Hold::Exclusive)?;
+    let made = make_on(engine, &device, format);
+    device.close(engine);
+    made
+}
+
+fn make_on(engine: &mut Engine, device: &Device, format: &Format) -> Result<Superblock> {
+    if !format.force {
+        refuse_occupied(engine, device, format)?;
+    }
+    let permission = Permission::asked(device, format.mode)?;
+    let made = write_volume(engine, device, format)?;
+    // Only now: whoever may open it from here on finds a volume, and nothing of what was there.
+    permission.give(device)?;
+    Ok(made)
 }
 
 fn plan(path: &Path, size_bytes: u64, format: &Format) -> Result<Layout> {
@@ -186,7 +189,7 @@ fn refuse_occupied(engine: &mut Engine, device: &Device, format: &Format) -> Res
     }
     let size = device.size()?;
     let looked_at = match device.file.kind() {
-        Kind::Block => {
+        Kind::Block | Kind::Foreign => {
             let cleared = plan(Path::new(device.name()), format.size_bytes.unwrap_or(size), format)?.data_at();
             let head = cleared.max(HEAD_BYTES).min(size);
             let tail = size.saturating_sub(TAIL_BYTES).max(head);

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use baio_engine::{Engine, File};
+use baio_engine::Engine;
 pub use baio_words::{InUse, SegmentInfo, VolumeInfo, VolumeView};
 
 use crate::error::{Error, Fault, Result};
@@ -18,7 +18,8 @@ use crate::segment::superblock::Superblock;
 use crate::volume::accounts::Account;
 use crate::volume::beside::{self, Seen, Witness};
 use crate::volume::contents::{Contents, Gathering};
-use crate::volume::device::{Device, Hold};
+use crate::volume::device::Device;
+use crate::volume::lock::Hold;
 use crate::volume::table::{self, Doubt, Healing};
 use crate::volume::{MIXED, snapshot, superblocks};
 
@@ -56,10 +57,7 @@ fn state_name(state: InodeState) -> &'static str {
 /// # Errors
 /// When it cannot be opened, is in use by a writer, or is no volume.
 pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
-    let device = Device::open(path, Hold::Shared)?;
-    let seen = look(engine, &device, who);
-    device.close(engine);
-    seen
+    Device::open(path, Hold::Shared)?.look(engine, |engine, device| look(engine, device, who))
 }
 
 /// The volume as the caller may see it, with what an open would find wrong.
@@ -67,11 +65,10 @@ pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result
 /// # Errors
 /// As [`inspect`].
 pub(crate) fn inspect_view(engine: &mut Engine, path: &Path, who: Identity) -> Result<VolumeView> {
-    let device = Device::open(path, Hold::Shared)?;
-    let sight = device.sight(who);
-    let seen = gather(engine, &device, who, &mut Witness::of_a_lock()).map(|(info, _, own)| info.seen_with(sight, own));
-    device.close(engine);
-    seen
+    Device::open(path, Hold::Shared)?.look(engine, |engine, device| {
+        let (info, _, own) = gather(engine, device, who, &mut Witness::of_a_lock())?;
+        Ok(info.seen_with(device.sight(who), own))
+    })
 }
 
 /// [`inspect`], beside the owner if there is one.
@@ -109,26 +106,28 @@ pub(crate) fn inspect_view_beside(engine: &mut Engine, path: &Path, who: Identit
 /// # Errors
 /// As [`inspect`].
 pub(crate) fn inspect_volume(engine: &mut Engine, path: &Path) -> Result<VolumeInfo> {
-    let device = Device::open(path, Hold::Shared)?;
-    let seen = measure(engine, &device);
-    device.close(engine);
-    seen
+    Device::open(path, Hold::Shared)?.look(engine, measure)
 }
 
-/// What [`Core::inspect`](crate::Core::inspect) tells, of a volume on a simulated disk.
+/// What [`Core::inspect`](crate::Core::inspect) tells, of a volume on any device.
 ///
 /// # Errors
 /// As there.
-pub fn inspect_simulated(engine: &mut Engine, file: &File, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
-    look(engine, &Device::simulated(file.clone()), who)
+pub fn inspect_on(
+    engine: &mut Engine,
+    device: impl Into<Device>,
+    who: Identity,
+) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
+    let device = device.into();
+    device.look(engine, |engine, device| look(engine, device, who))
 }
 
-/// What [`Core::inspect_volume`](crate::Core::inspect_volume) tells, of a volume on a simulated disk.
+/// What [`Core::inspect_volume`](crate::Core::inspect_volume) tells, of a volume on any device.
 ///
 /// # Errors
 /// As there.
-pub fn inspect_volume_simulated(engine: &mut Engine, file: &File) -> Result<VolumeInfo> {
-    measure(engine, &Device::simulated(file.clone()))
+pub fn inspect_volume_on(engine: &mut Engine, device: impl Into<Device>) -> Result<VolumeInfo> {
+    device.into().look(engine, measure)
 }
 
 /// What an owner holds and may hold, and the bytes of a block.
@@ -136,18 +135,15 @@ pub fn inspect_volume_simulated(engine: &mut Engine, file: &File) -> Result<Volu
 /// # Errors
 /// As [`inspect`]; `Access` when it is another's.
 pub(crate) fn inspect_quota(engine: &mut Engine, path: &Path, who: Identity, uid: u32) -> Result<(Account, u32)> {
-    let device = Device::open(path, Hold::Shared)?;
-    if !who.acts_for(uid) && device.sight(who) != Sight::Whole {
-        device.close(engine);
-        let object = format!("uid {uid} on {}", path.display());
-        return Err(Error::new("show the quota", object, Fault::Access { uid: who.uid }));
-    }
-    let seen = superblocks::read(engine, &device).and_then(|chosen| {
-        let contents = contents(engine, &device, &chosen.believed())?;
+    Device::open(path, Hold::Shared)?.look(engine, |engine, device| {
+        if !who.acts_for(uid) && device.sight(who) != Sight::Whole {
+            let object = format!("uid {uid} on {}", path.display());
+            return Err(Error::new("show the quota", object, Fault::Access { uid: who.uid }));
+        }
+        let chosen = superblocks::read(engine, device)?;
+        let contents = contents(engine, device, &chosen.believed())?;
         Ok((contents.accounts.get(uid), chosen.current.layout().block_size()))
-    });
-    device.close(engine);
-    seen
+    })
 }
 
 /// From the snapshot of a clean close, else from the table.
@@ -303,9 +299,10 @@ pub(crate) fn inspect_segment(
 ) -> Result<SegmentInfo> {
     let key = sought(path, who, owner_uid, name)?;
     let device = Device::open(path, Hold::Shared)?;
-    let found = find(engine, &device, key, &mut Witness::of_a_lock());
-    device.close(engine);
-    found?.ok_or_else(|| Error::new("stat", label(path, owner_uid, name), Fault::NotFound))
+    let found = device.look(engine, |engine, device| {
+        find(engine, device, key, &mut Witness::of_a_lock())
+    })?;
+    found.ok_or_else(|| Error::new("stat", label(path, owner_uid, name), Fault::NotFound))
 }
 
 /// [`inspect_segment`], beside the owner if there is one.

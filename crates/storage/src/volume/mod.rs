@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `accounts.rs` | what each owner holds and may hold |
 //! | `bucket_write.rs` | an image of a bucket written, and read back |
+//! | `lock.rs` | who has the file: locks, claims of devices |
 //! | `device.rs` | the file: locked, read and written in a straight line |
 //! | `superblocks.rs` | the four copies: read, healed, updated |
 //! | `reads.rs` | large parts of it read in order, several reads under way |
@@ -47,6 +48,7 @@ pub(crate) mod device;
 pub(crate) mod format;
 pub(crate) mod grow;
 pub(crate) mod inspect;
+pub(crate) mod lock;
 pub(crate) mod reads;
 pub(crate) mod snapshot;
 pub(crate) mod superblocks;

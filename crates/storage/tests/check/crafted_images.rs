@@ -5,7 +5,7 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::page;
-use baio_storage::{CheckReport, Core, Format, check_simulated};
+use baio_storage::{CheckReport, Core, Format, check_on};
 
 use crate::harness::images::{find, forget_clean_close, home, put, superblock, tamper};
 use crate::harness::{self, BLOCK, ME, create, open, open_simulated, open_write, read, simulated_disk, write};
@@ -27,7 +27,7 @@ fn volume() -> Disk {
 
 fn check(disk: &Disk, repair: bool) -> CheckReport {
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-    check_simulated(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
+    check_on(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
 }
 
 fn repairs(disk: &Disk) {

@@ -5,7 +5,7 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{GENERATION_MAX, Parity, Place};
 use baio_storage::segment::page;
-use baio_storage::{Access, CheckReport, Core, Error, Format, check_simulated};
+use baio_storage::{Access, CheckReport, Core, Error, Format, check_on};
 
 use crate::harness::images::{find, forget_clean_close, put, superblock, tamper_superblock};
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
@@ -25,12 +25,12 @@ fn volume() -> Disk {
 
 fn check(disk: &Disk, repair: bool) -> Result<CheckReport, Error> {
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
-    check_simulated(&mut engine, &File::simulated(disk, "disk"), repair)
+    check_on(&mut engine, &File::simulated(disk, "disk"), repair)
 }
 
 fn try_open(disk: &Disk) -> Result<Core, Error> {
     let engine = Engine::simulated(Sim::new(4).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config())
+    Core::open_on(engine, &File::simulated(disk, "disk"), &config())
 }
 
 /// A single page that claims to be further than any update can come.

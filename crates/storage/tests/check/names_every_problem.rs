@@ -7,7 +7,7 @@ use baio_storage::segment::inode::{Inode, InodeState, RenameFrom};
 use baio_storage::segment::layout::{BUCKET_BYTES, Place};
 use baio_storage::segment::name::SegmentName;
 use baio_storage::segment::probe::SlotAddress;
-use baio_storage::{CheckReport, Core, Format, Repair, SegmentInfo, check, check_simulated};
+use baio_storage::{CheckReport, Core, Format, Repair, SegmentInfo, check, check_on};
 
 use crate::harness::images::{
     find, forget_clean_close, home, put, segments, state_of, superblock, tamper, tamper_bytes,
@@ -16,7 +16,7 @@ use crate::harness::{self, BLOCK, ME, ROOT, create, open, open_simulated, open_w
 
 fn check_disk(disk: &Disk, repair: bool) -> CheckReport {
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-    check_simulated(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
+    check_on(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
 }
 
 /// A closed volume with three segments, each full of its own byte.
@@ -471,7 +471,7 @@ fn what_is_no_volume_is_an_error_and_stays_as_it_is() {
     disk.poke(5, b"something else");
     let fingerprint = disk.fingerprint();
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-    let error = check_simulated(&mut engine, &File::simulated(&disk, "disk"), true).unwrap_err();
+    let error = check_on(&mut engine, &File::simulated(&disk, "disk"), true).unwrap_err();
     assert_eq!((error.code(), disk.fingerprint()), ("ENOTVOLUME", fingerprint));
 }
 
@@ -494,7 +494,7 @@ fn a_table_that_no_device_has_room_for_is_refused() {
     let fingerprint = disk.fingerprint();
     for repair in [false, true] {
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-        let refused = check_simulated(&mut engine, &File::simulated(&disk, "disk"), repair).unwrap_err();
+        let refused = check_on(&mut engine, &File::simulated(&disk, "disk"), repair).unwrap_err();
         assert_eq!(refused.code(), "ECORRUPT", "{refused}");
     }
     assert_eq!(disk.fingerprint(), fingerprint);
@@ -549,7 +549,7 @@ fn what_cannot_be_read_is_not_thrown_away() {
     disk.set_faults(faults);
     let check = |repair| {
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-        check_simulated(&mut engine, &File::simulated(&disk, "disk"), repair)
+        check_on(&mut engine, &File::simulated(&disk, "disk"), repair)
     };
     let problems = check(false).unwrap().problems;
     assert!(

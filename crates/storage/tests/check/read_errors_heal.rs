@@ -9,7 +9,7 @@ use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Layout, Parity, Place};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{CheckReport, Core, CreateOptions, Error, Format, Problem, Repair, ResizeOptions, check_simulated};
+use baio_storage::{CheckReport, Core, CreateOptions, Error, Format, Problem, Repair, ResizeOptions, check_on};
 
 use crate::harness::{BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
 
@@ -84,12 +84,12 @@ fn volume(clean: bool) -> (Disk, Told) {
 
 fn try_open(disk: &Disk) -> Result<Core, Error> {
     let engine = Engine::simulated(Sim::new(4).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config())
+    Core::open_on(engine, &File::simulated(disk, "disk"), &config())
 }
 
 fn check(disk: &Disk, repair: bool) -> Result<CheckReport, Error> {
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
-    check_simulated(&mut engine, &File::simulated(disk, "disk"), repair)
+    check_on(&mut engine, &File::simulated(disk, "disk"), repair)
 }
 
 /// The device is well again.
@@ -321,7 +321,7 @@ fn repairs_that_fail_again_and_again_lose_nothing() {
             for round in 0..4 {
                 disk.set_faults(Faults::none().chance(Sick::ReadError, 0.1 + 0.1 * f64::from(round)));
                 let mut engine = Engine::simulated(Sim::new(100 + seed).unwrap(), &config()).unwrap();
-                failed += u32::from(check_simulated(&mut engine, &File::simulated(&disk, "disk"), true).is_err());
+                failed += u32::from(check_on(&mut engine, &File::simulated(&disk, "disk"), true).is_err());
             }
             assert_all_there(&disk, &told, &format!("clean {clean}, seed {seed}"));
         }
@@ -375,7 +375,7 @@ fn reads_that_fail_at_random_are_never_a_judgement() {
         let engine = Engine::simulated(Sim::new(round as u64).unwrap(), &config()).unwrap();
         let file = File::simulated(&disk, "disk");
         match round % 4 {
-            0 | 1 => match Core::open_simulated(engine, &file, &config()) {
+            0 | 1 => match Core::open_on(engine, &file, &config()) {
                 Ok(_) => opened += 1,
                 Err(error) => {
                     assert_eq!(error.code(), "EIO", "{what}: {error}");
@@ -384,7 +384,7 @@ fn reads_that_fail_at_random_are_never_a_judgement() {
             },
             kind => {
                 let mut engine = engine;
-                let checked = check_simulated(&mut engine, &file, kind == 2);
+                let checked = check_on(&mut engine, &file, kind == 2);
                 let has_failed = disk.faults_injected().total() > 0;
                 match checked {
                     Ok(report) if kind == 2 => {

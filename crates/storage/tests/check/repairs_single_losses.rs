@@ -7,7 +7,7 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
-use baio_storage::{CheckReport, Format, Repair, SegmentInfo, check_simulated};
+use baio_storage::{CheckReport, Format, Repair, SegmentInfo, check_on};
 
 use crate::harness::images::superblock;
 use crate::harness::{
@@ -18,7 +18,7 @@ const SEGMENTS: u8 = 9;
 
 fn check(disk: &Disk, repair: bool) -> CheckReport {
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-    check_simulated(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
+    check_on(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
 }
 
 /// A volume with a history, and what it looked like on the way.
@@ -193,7 +193,7 @@ fn a_repair_can_be_cut_short() {
             let cut = damaged.copy();
             cut.cut_power_after(steps, random.bits());
             let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-            let repaired = check_simulated(&mut engine, &File::simulated(&cut, "disk"), true);
+            let repaired = check_on(&mut engine, &File::simulated(&cut, "disk"), true);
             let Some(left) = cut.surviving() else {
                 repaired.unwrap();
                 break;

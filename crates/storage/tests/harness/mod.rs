@@ -23,8 +23,7 @@ pub(crate) use baio_engine::sim::Random;
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Config, Durability, Engine, Errno, File, Memory, RequestId, Slots, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket,
-    format_simulated,
+    Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket, format_on,
 };
 
 use bent::Bend;
@@ -222,7 +221,7 @@ impl Bend for Moody {
 pub(crate) fn simulated_disk(format: &Format) -> Disk {
     let disk = Disk::new(format.size_bytes.unwrap());
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    format_simulated(&mut engine, &File::simulated(&disk, "disk"), format).unwrap();
+    format_on(&mut engine, &File::simulated(&disk, "disk"), format).unwrap();
     disk
 }
 
@@ -240,7 +239,7 @@ pub(crate) fn slow_volume(size_bytes: u64) -> Disk {
 /// Opens the volume on a disk, on a machine with this seed.
 pub(crate) fn open_with_seed(disk: &Disk, seed: u64) -> Core {
     let engine = Engine::simulated(Sim::new(seed).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
+    Core::open_on(engine, &File::simulated(disk, "disk"), &config()).unwrap()
 }
 
 /// A simulated machine whose device can be made moody.
@@ -258,7 +257,7 @@ pub(crate) fn moody() -> (Box<dyn Backend>, Mood) {
 pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Mood) {
     let (backend, whims) = moody();
     let engine = Engine::with_backend(backend, config).unwrap();
-    let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), config).unwrap();
+    let core = Core::open_on(engine, &File::simulated(disk, "disk"), config).unwrap();
     (core, whims)
 }
 

@@ -23,7 +23,7 @@ fn simulated(small_arena: bool) -> (Core, Disk) {
         ..config()
     };
     let engine = Engine::simulated(Sim::new(9).unwrap(), &config).unwrap();
-    let core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config).unwrap();
+    let core = Core::open_on(engine, &File::simulated(&disk, "disk"), &config).unwrap();
     (core, disk)
 }
 

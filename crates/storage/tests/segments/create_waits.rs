@@ -76,7 +76,7 @@ fn open_lockstep(disk: &Disk, writes_only: bool) -> (Core, Arc<Mutex<Vec<usize>>
         writes_only,
     };
     let engine = bent::engine(3, lockstep, &config());
-    let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap();
+    let core = Core::open_on(engine, &File::simulated(disk, "disk"), &config()).unwrap();
     (core, waits)
 }
 

@@ -441,7 +441,7 @@ fn the_highest_limit_is_none() {
     core.close().unwrap();
     let mut engine = baio_engine::Engine::simulated(baio_engine::sim::Sim::new(1).unwrap(), &config()).unwrap();
     let file = baio_engine::File::simulated(&disk, "disk");
-    let report = baio_storage::check_simulated(&mut engine, &file, false).unwrap();
+    let report = baio_storage::check_on(&mut engine, &file, false).unwrap();
     assert_eq!(report.problems, []);
 }
 

@@ -6,7 +6,7 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, CreateOptions, Format, ResizeOptions, check_simulated};
+use baio_storage::{Core, CreateOptions, Format, ResizeOptions, check_on};
 
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
@@ -113,19 +113,19 @@ fn a_copy_of_many_moments_never_gives_a_block_to_two() {
                     disk.poke(cut as u64, &tail[cut..]);
                     let what = format!("moments {first} and {later}, cut at {cut}, {order}");
                     let file = File::simulated(&disk, "copy");
-                    let opened = Core::open_simulated(engine(), &file, &config());
+                    let opened = Core::open_on(engine(), &file, &config());
                     copies += 1;
                     let mut core = opened.unwrap_or_else(|error| {
                         assert_eq!(error.code(), "ECORRUPT", "{what}: {error}");
                         repaired += 1;
-                        check_simulated(&mut engine(), &file, true).unwrap_or_else(|error| panic!("{what}: {error}"));
-                        Core::open_simulated(engine(), &file, &config()).unwrap()
+                        check_on(&mut engine(), &file, true).unwrap_or_else(|error| panic!("{what}: {error}"));
+                        Core::open_on(engine(), &file, &config()).unwrap()
                     });
                     noticed += usize::from(core.warnings().iter().any(|warning| warning.contains("different ages")));
                     assert_sound(&mut core, "made", &what);
                     core.close().unwrap();
                     // And its own snapshot is right.
-                    let mut core = Core::open_simulated(engine(), &file, &config()).unwrap();
+                    let mut core = Core::open_on(engine(), &file, &config()).unwrap();
                     assert_sound(&mut core, "made again", &what);
                 }
             }

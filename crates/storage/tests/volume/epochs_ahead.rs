@@ -6,19 +6,19 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::page;
-use baio_storage::{Access, CheckReport, Core, Error, Format, Repair, check_simulated};
+use baio_storage::{Access, CheckReport, Core, Error, Format, Repair, check_on};
 
 use crate::harness::images;
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
 fn check(disk: &Disk, repair: bool) -> CheckReport {
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
-    check_simulated(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
+    check_on(&mut engine, &File::simulated(disk, "disk"), repair).unwrap()
 }
 
 fn try_open(disk: &Disk) -> Result<Core, Error> {
     let engine = Engine::simulated(Sim::new(4).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config())
+    Core::open_on(engine, &File::simulated(disk, "disk"), &config())
 }
 
 /// Gives images of the segment's bucket an epoch that is far ahead.

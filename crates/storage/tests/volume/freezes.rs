@@ -82,7 +82,7 @@ fn is_done(core: &mut Core, ticket: Ticket) -> bool {
 
 fn open_copy(disk: &Disk) -> Core {
     let engine = Engine::simulated(Sim::new(4).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "copy"), &config()).unwrap()
+    Core::open_on(engine, &File::simulated(disk, "copy"), &config()).unwrap()
 }
 
 /// What one block may hold: what was completed last, or what has not ended.
@@ -192,7 +192,7 @@ fn a_copy_made_meanwhile_has_everything_that_was_completed() {
         assert!(opened.list(ME).unwrap().iter().all(|segment| segment.name != "late"));
         opened.close().unwrap();
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
-        let report = baio_storage::check_simulated(&mut engine, &File::simulated(&copy, "copy"), false).unwrap();
+        let report = baio_storage::check_on(&mut engine, &File::simulated(&copy, "copy"), false).unwrap();
         assert_eq!(report.problems, [], "seed {seed}");
         // It thaws, and all goes on.
         core.thaw(frozen.unwrap());

@@ -8,6 +8,7 @@ mod epochs_ahead;
 mod format_spares;
 mod freezes;
 mod grows;
+mod lives_on_any_device;
 mod looks_at_one_bucket;
 mod notices_a_device_that_shrank;
 mod opens_beside_bad_pages;

@@ -32,7 +32,7 @@ fn open_with_failures(disk: &Disk, from: u64, count: u64) -> (u64, Result<(), St
     whims.borrow_mut().fail_from = Some(from);
     whims.borrow_mut().fail_count = count;
     let engine = Engine::with_backend(backend, &config()).unwrap();
-    let opened = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config());
+    let opened = Core::open_on(engine, &File::simulated(&disk, "disk"), &config());
     whims.borrow_mut().fail_count = 0;
     let seen = whims.borrow().seen;
     let mut core = match opened {
@@ -75,7 +75,7 @@ fn a_look_up_beside_a_bad_page_reads_the_mirror() {
     let disk = volume(true);
     let (backend, whims) = harness::moody();
     let engine = Engine::with_backend(backend, &config()).unwrap();
-    let mut core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
+    let mut core = Core::open_on(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
     for name in ["a", "b", "c"] {
         let seen = whims.borrow().seen;
         whims.borrow_mut().fail_from = Some(seen);

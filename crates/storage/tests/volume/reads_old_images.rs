@@ -12,7 +12,7 @@ use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::name::Key;
 use baio_storage::segment::probe::SlotAddress;
 use baio_storage::segment::superblock::VERSION;
-use baio_storage::{CreateOptions, Format, SegmentInfo, check_simulated};
+use baio_storage::{CreateOptions, Format, SegmentInfo, check_on};
 
 use crate::harness::image_text::{from_text, to_text};
 use crate::harness::images::{find, forget_clean_close, put, segments, state_of, superblock, tamper};
@@ -160,7 +160,7 @@ fn what_was_written_once_is_read() {
         assert_eq!(superblock(&disk).is_clean(), matches!(name, "closed" | "quarantined"));
         assert_eq!(superblock(&disk).valid_snapshot().is_some(), name == "closed", "{name}");
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
-        let report = check_simulated(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
+        let report = check_on(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
         assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
         let told = (report.in_doubt, report.quarantined, report.unfinished_moves);
         let is = |image: &str| u64::from(name == image);

@@ -4,7 +4,7 @@
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
-use baio_storage::{Core, Error, Fault, Format, check_simulated};
+use baio_storage::{Core, Error, Fault, Format, check_on};
 
 use crate::harness::images;
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
@@ -14,11 +14,11 @@ fn engine() -> Engine {
 }
 
 fn try_open(disk: &Disk) -> Result<(), Error> {
-    Core::open_simulated(engine(), &File::simulated(disk, "disk"), &config()).map(drop)
+    Core::open_on(engine(), &File::simulated(disk, "disk"), &config()).map(drop)
 }
 
 fn repair(disk: &Disk) -> Result<(), Error> {
-    check_simulated(&mut engine(), &File::simulated(disk, "disk"), true).map(drop)
+    check_on(&mut engine(), &File::simulated(disk, "disk"), true).map(drop)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use baio_engine::sim::{Disk, Faults, Sim};
 use baio_engine::{Engine, File};
-use baio_storage::{Core, CreateOptions, Error, Fault, Format, ResizeOptions, format_simulated};
+use baio_storage::{Core, CreateOptions, Error, Fault, Format, ResizeOptions, format_on};
 
 use crate::harness::{self, BLOCK, ME, config, create, open_simulated, open_write, read, sync, write};
 
@@ -24,7 +24,7 @@ fn disk(real_bytes: u64) -> Disk {
     let disk = Disk::new(64 << 20);
     disk.set_faults(Faults::none().real_bytes(real_bytes));
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    format_simulated(&mut engine, &File::simulated(&disk, "disk"), &format()).unwrap();
+    format_on(&mut engine, &File::simulated(&disk, "disk"), &format()).unwrap();
     disk
 }
 

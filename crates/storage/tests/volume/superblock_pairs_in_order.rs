@@ -34,7 +34,7 @@ fn the_rear_pair_waits_for_the_front_pair() {
         whims.borrow_mut().fail_from = Some(at);
         whims.borrow_mut().fail_count = 1;
         let engine = Engine::with_backend(backend, &config()).unwrap();
-        let opened = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config());
+        let opened = Core::open_on(engine, &File::simulated(&disk, "disk"), &config());
         if whims.borrow().seen <= at {
             whims.borrow_mut().fail_from = None;
             opened.unwrap().close().unwrap();

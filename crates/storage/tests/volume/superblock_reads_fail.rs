@@ -5,7 +5,7 @@
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Error, Format, Repair, check_simulated};
+use baio_storage::{Core, Error, Format, Repair, check_on};
 
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
@@ -61,14 +61,14 @@ fn copies_that_cannot_be_read_are_the_devices_error() {
                 disk.set_faults(unread(&bad));
                 let file = File::simulated(&disk, "disk");
                 let done = match command {
-                    0 => Core::open_simulated(engine(), &file, &config()).map(drop),
-                    1 => check_simulated(&mut engine(), &file, false).map(|report| {
+                    0 => Core::open_on(engine(), &file, &config()).map(drop),
+                    1 => check_on(&mut engine(), &file, false).map(|report| {
                         let told: Vec<_> = report.problems.iter().map(|one| (one.kind, one.repair)).collect();
                         assert_eq!(told, vec![("superblock", Repair::Unread); bad.len()], "{what}");
                         assert!(report.problems.iter().all(|one| one.what.contains("EIO")), "{what}");
                         assert_eq!(report.repaired, 0);
                     }),
-                    _ => check_simulated(&mut engine(), &file, true).map(drop),
+                    _ => check_on(&mut engine(), &file, true).map(drop),
                 };
                 match done {
                     // Two that agree are enough, but not to repair.
@@ -82,10 +82,10 @@ fn copies_that_cannot_be_read_are_the_devices_error() {
                     }
                 }
                 disk.set_faults(Faults::none());
-                let mut core = Core::open_simulated(engine(), &file, &config()).unwrap();
+                let mut core = Core::open_on(engine(), &file, &config()).unwrap();
                 assert_eq!(core.list(ME).unwrap().len(), 1, "{what}");
                 core.close().unwrap();
-                let report = check_simulated(&mut engine(), &file, false).unwrap();
+                let report = check_on(&mut engine(), &file, false).unwrap();
                 assert_eq!(report.problems, [], "{what}");
             }
         }
@@ -113,7 +113,7 @@ fn a_copy_that_says_something_else_is_told_though_a_read_has_failed() {
             true => Faults::none().when(first),
             false => Faults::none(),
         });
-        let report = check_simulated(&mut engine(), &file, false).unwrap();
+        let report = check_on(&mut engine(), &file, false).unwrap();
         let told: Vec<_> = report
             .problems
             .iter()

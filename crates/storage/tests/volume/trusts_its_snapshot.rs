@@ -78,7 +78,7 @@ fn opens_without_its_table(disk: &Disk) -> bool {
     let (sim, config) = (baio_engine::sim::Sim::new(1).unwrap(), harness::config());
     let engine = baio_engine::Engine::simulated(sim, &config).unwrap();
     let file = baio_engine::File::simulated(&disk, "disk");
-    baio_storage::Core::open_simulated(engine, &file, &config).is_ok()
+    baio_storage::Core::open_on(engine, &file, &config).is_ok()
 }
 
 #[test]

@@ -429,6 +429,10 @@ impl Backend for Sim {
         self.now
     }
 
+    fn wall_clock(&self) -> Time {
+        self.now
+    }
+
     fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         self.identities.fill(bytes);
         Ok(())

@@ -11,7 +11,7 @@ use crate::identity::Access;
 use crate::log::{LogError, LogOptions, LogPart, LogRequest};
 use crate::object::{ObjectState, Target};
 use crate::request::Handle;
-use crate::volume::device::{Hold, lock};
+use crate::volume::lock::{Hold, lock};
 
 impl Core {
     /// May a log be there? Then its options, with the block that the device asks for.

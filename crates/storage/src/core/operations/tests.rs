@@ -20,7 +20,7 @@ use crate::request::{Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
 use crate::volume::accounts::Limits;
-use crate::volume::format::{Format, format_simulated};
+use crate::volume::format::{Format, format_on};
 
 pub(super) const ME: Identity = Identity::new(7, 7);
 
@@ -37,8 +37,8 @@ pub(super) fn core() -> Core {
         size_bytes: Some(8 << 20),
         ..Format::default()
     };
-    format_simulated(&mut engine, &file, &options).unwrap();
-    let mut core = Core::open_simulated(engine, &file, &config).unwrap();
+    format_on(&mut engine, &file, &options).unwrap();
+    let mut core = Core::open_on(engine, &file, &config).unwrap();
     for name in ["data", "other"] {
         core.create(ME, ME.uid, name, &CreateOptions::of_size(8192)).unwrap();
     }

@@ -27,7 +27,7 @@ mod repair;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use baio_engine::{Config, Durability, Engine, File, Kind};
+use baio_engine::{Config, Durability, Engine, Kind};
 pub use baio_words::{CheckReport, Problem, ProblemPlace, Repair};
 
 use crate::error::{Error, Fault, Result};
@@ -35,7 +35,8 @@ use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::superblock::{Chosen, Superblock, SuperblockError};
 use crate::volume::accounts::EVERYBODY_ELSE;
 use crate::volume::contents::{Contents, Gathering};
-use crate::volume::device::{Device, Hold};
+use crate::volume::device::Device;
+use crate::volume::lock::Hold;
 use crate::volume::table::{Doubt, Healing};
 use crate::volume::{Volume, bucket_write, reads, refuse_unknown_features, snapshot, superblocks};
 
@@ -59,17 +60,16 @@ pub struct CheckProgress {
 /// by the report.
 pub fn check(path: &Path, repair: bool, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
     let mut engine = own_engine()?;
-    let hold = if repair { Hold::Exclusive } else { Hold::Shared };
-    let device = Device::open(path, hold)?;
+    let device = Device::open(path, hold_to(repair))?;
     run(&mut engine, device, repair, progress)
 }
 
-/// Checks a volume on a simulated disk.
+/// Checks a volume on any device.
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_simulated(engine: &mut Engine, file: &File, repair: bool) -> Result<CheckReport> {
-    run(engine, Device::simulated(file.clone()), repair, &mut |_| {})
+pub fn check_on(engine: &mut Engine, device: impl Into<Device>, repair: bool) -> Result<CheckReport> {
+    run(engine, device.into(), repair, &mut |_| {})
 }
 
 /// Checks a volume that this process serves, by an engine of its own; its metadata stands still meanwhile. Ends early when it is called off.
@@ -128,12 +128,17 @@ fn own_engine() -> Result<Engine> {
     Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))
 }
 
+fn hold_to(repair: bool) -> Hold {
+    if repair { Hold::Exclusive } else { Hold::Shared }
+}
+
 fn run(
     engine: &mut Engine,
-    device: Device,
+    mut device: Device,
     repair: bool,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
+    device.take(hold_to(repair))?;
     let file = device.file.clone();
     let mut check = Check {
         engine,
@@ -144,9 +149,7 @@ fn run(
     };
     let done = check.all(device, progress);
     let report = std::mem::take(&mut check.report);
-    // A repair that ended has closed the volume, and with that given the lock back.
     engine.detach(&file);
-    file.unlock();
     done.map(|()| CheckReport {
         repaired: report.count_repaired(),
         ..report
