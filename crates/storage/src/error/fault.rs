@@ -6,7 +6,6 @@ use baio_engine::{Errno, SetupError};
 use baio_words::session::Failed;
 use baio_words::{Lost, RequestFault};
 
-use super::shown;
 use crate::cache::CacheError;
 use crate::log::LogError;
 use crate::segment::free_set::NoSpace;
@@ -257,7 +256,7 @@ impl fmt::Display for Fault {
                 write!(f, "cannot read what is there, at byte {at} of the device: {what}")
             }
             Fault::Unexpected(event) => write!(f, "the operation was told of {event}, which it did not wait for"),
-            Fault::Shrunk { ends, needs } => shown::shrunk(f, *ends, *needs),
+            Fault::Shrunk { ends, needs } => shrunk(f, *ends, *needs),
             Fault::MoveStopped { mark } => {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }
@@ -267,6 +266,17 @@ impl fmt::Display for Fault {
             Fault::OlderBroker(what) => write!(f, "{what} is not known to this broker, which is of an older release"),
             Fault::NoMemory { asked } => write!(f, "no buffer of {asked} bytes is free"),
         }
+    }
+}
+
+/// Of a device that is taken away the kernel tells no size. Of a file that was emptied nothing is left either.
+fn shrunk(f: &mut fmt::Formatter<'_>, ends: u64, needs: u64) -> fmt::Result {
+    match ends {
+        0 => f.write_str("the file or device is gone: nothing of it is left, while the volume is open"),
+        _ => write!(
+            f,
+            "the device was cut while the volume was open: it ends at byte {ends}, the volume at {needs}"
+        ),
     }
 }
 

@@ -27,17 +27,6 @@ impl Error {
     }
 }
 
-/// Of a device that is taken away the kernel tells no size. Of a file that was emptied nothing is left either.
-pub(super) fn shrunk(f: &mut fmt::Formatter<'_>, ends: u64, needs: u64) -> fmt::Result {
-    match ends {
-        0 => f.write_str("the file or device is gone: nothing of it is left, while the volume is open"),
-        _ => write!(
-            f,
-            "the device was cut while the volume was open: it ends at byte {ends}, the volume at {needs}"
-        ),
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, IN_LINE)

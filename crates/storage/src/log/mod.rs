@@ -19,6 +19,7 @@
 //! | `flights` | batches at the device; what is durable; a failed write |
 //! | `driven` | what its driver asks before it sleeps |
 //! | `steps`, `jobs` | requests that change the log, one after the other: their data, their order |
+//! | `ios` | whose I/Os are under way |
 //! | `headers` | the two copies of the header |
 //! | `begin` | how a log begins |
 //! | `make`, `zero` | making, and whether one was ever made; what is new is written once |
@@ -45,6 +46,7 @@ mod front;
 mod grow;
 mod headers;
 mod index;
+mod ios;
 mod jobs;
 mod make;
 mod opening;
@@ -79,6 +81,7 @@ use format::{Head, Header};
 use front::{Front, Life};
 use headers::Headers;
 use index::Index;
+use ios::{IoOwner, PartCounts};
 use read::Reads;
 use shared::Shared;
 use steps::{Job, Running};
@@ -274,19 +277,6 @@ pub struct LogUsage {
     pub reads_device: u64,
 }
 
-/// Whose an I/O is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IoOwner {
-    /// The batch with this number.
-    Batch(u64),
-    /// What runs now.
-    Job,
-    /// Zeroes, for what runs now: at this place of the data, so many.
-    Zeroes { at: u64, len: u32 },
-    /// A read request.
-    Read(SlotKey),
-}
-
 /// The driven half of a log. See the module.
 #[derive(Debug)]
 pub struct LogPart {
@@ -324,12 +314,6 @@ pub struct LogPart {
     next_request: u64,
     done: VecDeque<LogDone>,
     counts: PartCounts,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct PartCounts {
-    headers: u64,
-    reads_device: u64,
 }
 
 impl fmt::Debug for Front {
