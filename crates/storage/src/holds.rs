@@ -1,7 +1,7 @@
 //! Ranges that an operation holds: requests that would touch one are held back, not submitted.
 //!
 //! An operation that changes where the bytes of a range live (a chunk in copy, the tail of a shrinking segment) holds the range,
-//! waits until no request in flight touches it ([`Step::Quiet`](crate::operation::Step::Quiet)), does its work, and moves or
+//! waits until no request in flight touches it ([`Awaited::Quiet`](crate::crossing::Awaited::Quiet)), does its work, and moves or
 //! releases the hold. A hold ends with its operation at the latest.
 //!
 //! ```text
@@ -29,6 +29,13 @@ use crate::segment::probe::SlotAddress;
 /// Names a hold until it is released. A stale one does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldId(u64);
+
+impl HoldId {
+    /// Of holds that are counted from 1 on.
+    pub(crate) fn new(number: u64) -> HoldId {
+        HoldId(number)
+    }
+}
 
 /// A range of one segment, in bytes of the segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +82,6 @@ pub(crate) struct Holds {
     held: Vec<Hold>,
     /// Who waits, in the order of coming.
     waiting: Vec<Ticket>,
-    next: u64,
 }
 
 impl Holds {
@@ -91,9 +97,13 @@ impl Holds {
     }
 
     /// Holds a range; requests in flight there are counted.
-    pub(crate) fn hold(&mut self, operation: u32, place: Touched, objects: &Objects, requests: &Requests) -> HoldId {
-        self.next += 1;
-        let id = HoldId(self.next);
+    pub(crate) fn hold(
+        &mut self,
+        (id, operation): (HoldId, u32),
+        place: Touched,
+        objects: &Objects,
+        requests: &Requests,
+    ) {
         let touching = in_flight(&place, objects, requests);
         self.held.push(Hold {
             id,
@@ -101,7 +111,6 @@ impl Holds {
             place,
             touching,
         });
-        id
     }
 
     /// Holds another range of the same segment instead; who was held back there only goes on.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`core`](Core) | engine and volume together, driven by turns |
 //! | `request` | requests on handles, their outcomes, the status word |
+//! | `crossing` | what passes between the two halves of a core |
 //! | `object` | opened segments and files |
 //! | `slot_map` | values by number, with generations |
 //! | `operation/` | create, open, resize, rename, delete, quota and others, each an `async fn` that the core polls |
@@ -22,6 +23,7 @@
 
 pub mod cache;
 mod core;
+mod crossing;
 mod error;
 mod holds;
 mod identity;
@@ -52,7 +54,7 @@ fn seeded_bug(name: &str) -> bool {
 pub use crate::core::Core;
 pub use crate::core::commands::Begun;
 pub use crate::core::counters::{Counters, LogCounters, RequestCounters, VolumeCounters};
-pub use crate::core::logs::{HeldLog, LogClaim, LogId, LogQuestion, LogReply, log_request_name};
+pub use crate::core::lane::logs::{HeldLog, LogClaim, LogId, LogQuestion, LogReply, log_request_name};
 pub use crate::core::looks::StillVolume;
 pub use crate::core::pool::Pinning;
 pub use crate::core::{HeldFreeze, HeldPage};

@@ -13,10 +13,6 @@ use crate::sources;
 #[rustfmt::skip]
 const LEFT: &[(&str, &str)] = &[
     ("baio", "link opened operation pool request segment"),
-    ("storage", "core/cached/mod core/cached/objects"),
-    ("storage", "core/logs core/logs/held core/returns"),
-    ("storage", "error/fault error/shown"),
-    ("storage", "log/mod log/appender log/begin log/flights log/read log/reader log/recent log/retained log/shared"),
 ];
 
 /// What items are declared by. A private module is seen by all below it, and meant to be.

@@ -22,6 +22,17 @@ use super::tree::Tag;
 use super::wait::Wait;
 use super::write::stronger;
 
+impl CacheOp {
+    /// A sync of all of an object.
+    pub(crate) fn whole(durability: Durability) -> CacheOp {
+        CacheOp::Sync {
+            start: 0,
+            end: u64::MAX,
+            durability,
+        }
+    }
+}
+
 impl Cache {
     /// Begins a pass over all changes so far; one with nothing to write goes on at once.
     pub(super) fn start_pass(

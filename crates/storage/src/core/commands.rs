@@ -106,7 +106,7 @@ impl Core {
             Command::Info => Answer::Volume(Box::new(self.volume_view(who)?)),
             Command::Quota { uid } => Answer::Account(self.quota(who, uid)?),
             Command::Size { handle } => Answer::Count {
-                value: self.size(handle)?,
+                value: self.lane.size(handle)?,
             },
             Command::Hint { handle, hint } => Answer::Count {
                 value: match hint {
@@ -135,7 +135,7 @@ impl Core {
                 }
             }
             Command::ReleaseLog { handle } => {
-                self.close_handle(handle);
+                self.lane.close_handle(handle);
                 Answer::Done
             }
             Command::Status | Command::HandOn { .. } | Command::Revoke { .. } | Command::Cancel { .. } => {

@@ -105,7 +105,7 @@ impl Core {
     /// All counters as they are now. It reads nothing and costs no system call; it allocates, so it is for now and then.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let volume = self.volume.as_ref().map(|volume| {
+        let volume = self.table.volume.as_ref().map(|volume| {
             let bytes = |blocks: u64| blocks.saturating_mul(u64::from(volume.block_size()));
             let geometry = volume.superblock.geometry();
             VolumeCounters {
@@ -120,9 +120,9 @@ impl Core {
         Counters {
             cache: self.cache_stats(),
             volume,
-            logs: self.log_counters(),
+            logs: self.lane.log_counters(),
             in_flight: self.in_flight() as u64,
-            ..Counters::of_engine(&self.engine)
+            ..Counters::of_engine(&self.lane.engine)
         }
     }
 }

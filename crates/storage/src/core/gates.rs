@@ -10,6 +10,7 @@
 
 use super::Core;
 use super::drivers::Driver;
+use super::lane::Lane;
 use super::pool::no_cache;
 use crate::cache::{CacheError, GateId};
 use crate::error::{Error, Fault, Result};
@@ -45,8 +46,7 @@ impl Core {
     /// # Errors
     /// There is no cache.
     pub fn add_gate(&mut self, log_distance_max: u64) -> Result<GateId> {
-        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        Ok(cached.cache.add_gate(log_distance_max))
+        self.lane.add_gate(log_distance_max)
     }
 
     /// Forgets a gate.
@@ -54,10 +54,7 @@ impl Core {
     /// # Errors
     /// There is no cache; `NoGate`; `Busy` while something is under it, or for the default gate.
     pub fn remove_gate(&mut self, gate: GateId) -> Result<()> {
-        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        cached.cache.remove_gate(gate).map_err(|error| wrong("remove", error))?;
-        cached.drivers.remove(gate);
-        Ok(())
+        self.lane.remove_gate(gate)
     }
 
     /// Puts a file or segment under a gate, for all handles on it: the LSNs of its changes are those of that gate's log from now on.
@@ -68,10 +65,10 @@ impl Core {
     /// Nothing was changed. There is no cache, the handle is stale, or what it stands for cannot be cached; `NoGate`; `OtherGate` while
     /// it has changes under LSNs of its gate so far that are not safe: sync it first; `Busy` while a request is under way that has an LSN.
     pub fn set_gate(&mut self, handle: Handle, gate: GateId) -> Result<()> {
-        let object = self.pool_object(handle, SegmentOp::Read { offset: 0 })?;
-        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
+        let object = self.lane.pool_object(handle, SegmentOp::Read { offset: 0 })?;
+        let cached = self.lane.cached.as_mut().ok_or_else(no_cache)?;
         let set = cached.cache.set_gate(object, gate);
-        set.map_err(|error| Error::new("put under a write gate", self.name_of(handle), Fault::Cache(error)))
+        set.map_err(|error| Error::new("put under a write gate", self.lane.name_of(handle), Fault::Cache(error)))
     }
 
     /// [`Core::set_durable_lsn`] of this gate's log.
@@ -79,11 +76,11 @@ impl Core {
     /// # Errors
     /// There is no cache; `NoGate`.
     pub fn set_durable_lsn_of(&mut self, gate: GateId, lsn: u64) -> Result<()> {
-        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
+        let cached = self.lane.cached.as_mut().ok_or_else(no_cache)?;
         let durable = cached.cache.durable_lsn(gate);
         if durable.ok_or_else(|| wrong("tell", CacheError::NoGate))? < lsn {
             cached.cache_mut().set_durable_lsn(gate, lsn);
-            self.take_done();
+            self.lane.take_done();
         }
         Ok(())
     }
@@ -96,6 +93,58 @@ impl Core {
     /// There is no cache; `NoGate`; `Busy` when it is driven by a log, or was: a log that is opened again counts on far behind what it
     /// has lost, and would let pages out that it knows nothing of. It gets a gate of its own.
     pub fn drive_gate(&mut self, gate: GateId, next_lsn: impl Fn() -> u64 + Send + 'static) -> Result<()> {
+        self.lane.drive_gate(gate, next_lsn)
+    }
+
+    /// The log that drives this gate has made safe everything below this LSN. Costs a comparison when that is no news. Nothing for a
+    /// gate that no log drives (any more).
+    pub fn log_durable(&mut self, gate: GateId, end: u64) {
+        self.lane.log_durable(gate, end);
+    }
+
+    /// The log of this gate was closed, or has failed: the pages that still wait for it are never written. Who waits for them is told
+    /// `LogFirst`, and so is who asks later that they be made safe. What was durable is to be told before.
+    pub fn log_ended(&mut self, gate: GateId) {
+        self.lane.log_ended(gate);
+    }
+
+    /// [`Core::oldest_recovery_lsn`] of this gate's log: what it has before may be truncated.
+    #[must_use]
+    pub fn oldest_recovery_lsn_of(&self, gate: GateId) -> Option<u64> {
+        self.lane.cached.as_ref()?.cache.oldest_recovery_lsn(gate)
+    }
+
+    /// [`Core::lsn_wanted`] of this gate's log.
+    #[must_use]
+    pub fn lsn_wanted_of(&self, gate: GateId) -> Option<u64> {
+        self.lane.cached.as_ref()?.cache.lsn_wanted(gate)
+    }
+
+    /// The same when nothing but logs can help: the log should be made durable up to there at once, itself included.
+    #[must_use]
+    pub fn lsn_awaited_of(&self, gate: GateId) -> Option<u64> {
+        self.lane.cached.as_ref()?.cache.lsn_awaited(gate)
+    }
+}
+
+impl Lane {
+    pub(in crate::core) fn add_gate(&mut self, log_distance_max: u64) -> Result<GateId> {
+        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
+        Ok(cached.cache.add_gate(log_distance_max))
+    }
+
+    pub(in crate::core) fn remove_gate(&mut self, gate: GateId) -> Result<()> {
+        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
+        cached.cache.remove_gate(gate).map_err(|error| wrong("remove", error))?;
+        cached.drivers.remove(gate);
+        Ok(())
+    }
+
+    pub(in crate::core) fn drive_gate(
+        &mut self,
+        gate: GateId,
+        next_lsn: impl Fn() -> u64 + Send + 'static,
+    ) -> Result<()> {
         let cached = self.cached.as_mut().ok_or_else(no_cache)?;
         let is_shut = cached.cache.is_gate_shut(gate);
         if is_shut.ok_or_else(|| wrong("drive", CacheError::NoGate))? || cached.drivers.get(gate).is_some() {
@@ -106,9 +155,7 @@ impl Core {
         Ok(())
     }
 
-    /// The log that drives this gate has made safe everything below this LSN. Costs a comparison when that is no news. Nothing for a
-    /// gate that no log drives (any more).
-    pub fn log_durable(&mut self, gate: GateId, end: u64) {
+    pub(in crate::core) fn log_durable(&mut self, gate: GateId, end: u64) {
         let Some(cached) = &mut self.cached else { return };
         let is_driven = cached.drivers.get(gate).is_some();
         let lsn = end.checked_sub(1).filter(|_| is_driven);
@@ -118,32 +165,12 @@ impl Core {
         }
     }
 
-    /// The log of this gate was closed, or has failed: the pages that still wait for it are never written. Who waits for them is told
-    /// `LogFirst`, and so is who asks later that they be made safe. What was durable is to be told before.
-    pub fn log_ended(&mut self, gate: GateId) {
+    pub(in crate::core) fn log_ended(&mut self, gate: GateId) {
         if let Some(cached) = &mut self.cached {
             cached.drivers.remove(gate);
             cached.cache_mut().shut_gate(gate);
             self.take_done();
         }
-    }
-
-    /// [`Core::oldest_recovery_lsn`] of this gate's log: what it has before may be truncated.
-    #[must_use]
-    pub fn oldest_recovery_lsn_of(&self, gate: GateId) -> Option<u64> {
-        self.cached.as_ref()?.cache.oldest_recovery_lsn(gate)
-    }
-
-    /// [`Core::lsn_wanted`] of this gate's log.
-    #[must_use]
-    pub fn lsn_wanted_of(&self, gate: GateId) -> Option<u64> {
-        self.cached.as_ref()?.cache.lsn_wanted(gate)
-    }
-
-    /// The same when nothing but logs can help: the log should be made durable up to there at once, itself included.
-    #[must_use]
-    pub fn lsn_awaited_of(&self, gate: GateId) -> Option<u64> {
-        self.cached.as_ref()?.cache.lsn_awaited(gate)
     }
 
     /// Does the core drive the log of this gate, and has that given out this LSN?

@@ -39,7 +39,7 @@ fn world(mut core: Core, dir: Option<tempfile::TempDir>) -> World {
     let options = CreateOptions::of_size(16 * BLOCK);
     core.create(ME, ME.uid, "data", &options).unwrap();
     let (handle, _) = core.open_segment(ME, ME.uid, "data", Access::Write).unwrap();
-    let address = core.objects.address(handle).unwrap();
+    let address = core.lane.objects.address(handle).unwrap();
     World {
         core,
         handle,
@@ -89,18 +89,29 @@ impl World {
             address: *address,
             range: blocks.start * BLOCK..blocks.end * BLOCK,
         };
-        core.holds.hold(99, place, &core.objects, &core.requests)
+        core.table.holds_made += 1;
+        let id = HoldId::new(core.table.holds_made);
+        let Lane {
+            holds,
+            objects,
+            requests,
+            ..
+        } = &mut core.lane;
+        holds.hold((id, 99), place, objects, requests);
+        id
     }
 
     fn move_to(&mut self, id: HoldId, blocks: Range<u64>) {
         let core = &mut self.core;
         let range = blocks.start * BLOCK..blocks.end * BLOCK;
-        core.holds.move_to(id, range, &core.objects, &mut core.requests);
+        core.lane
+            .holds
+            .move_to(id, range, &core.lane.objects, &mut core.lane.requests);
     }
 
     fn release(&mut self, id: HoldId) {
         let core = &mut self.core;
-        core.holds.release(id, &core.objects, &mut core.requests);
+        core.lane.holds.release(id, &core.lane.objects, &mut core.lane.requests);
     }
 
     fn request(&self, op: SegmentOp, blocks: u64, fill: u8) -> SegmentRequest {
@@ -124,7 +135,7 @@ impl World {
 
     /// Turns until nothing but what is parked is in flight.
     fn settle(&mut self) {
-        while self.core.in_flight() > self.core.holds.waiting() {
+        while self.core.in_flight() > self.core.lane.holds.waiting() {
             self.core.turn(Wait::one()).unwrap();
         }
     }
@@ -195,7 +206,7 @@ fn what_touches_a_held_range_waits_and_all_else_goes_on() {
             assert!(w.is_pending(waits));
         }
         assert_eq!(w.core.in_flight(), 3, "parked requests are in flight");
-        assert_eq!(w.core.objects.in_flight_on(w.address), 3);
+        assert_eq!(w.core.lane.objects.in_flight_on(w.address), 3);
         // Another segment, or nothing at all, is not touched.
         let empty = SegmentRequest::new(w.handle, SegmentOp::Write { offset: 4 * BLOCK }, Memory::None);
         let empty = w.core.start(empty).unwrap();
@@ -204,7 +215,10 @@ fn what_touches_a_held_range_waits_and_all_else_goes_on() {
         for goes in [inside, read, across] {
             assert!(w.end(goes).result.is_ok());
         }
-        assert_eq!((w.core.in_flight(), w.core.objects.in_flight_on(w.address)), (0, 0));
+        assert_eq!(
+            (w.core.in_flight(), w.core.lane.objects.in_flight_on(w.address)),
+            (0, 0)
+        );
         assert_eq!([w.holds(3), w.holds(6)], [2, 4]);
     });
 }
@@ -251,17 +265,17 @@ fn a_hold_is_quiet_when_the_device_is_done_with_the_range() {
     everywhere(|mut w| {
         let (inside, outside) = (w.write(4, 1), w.write(9, 2));
         let hold = w.hold(4..6);
-        assert!(!w.core.holds.is_quiet(hold));
+        assert!(!w.core.lane.holds.is_quiet(hold));
         assert!(w.end(inside).result.is_ok());
-        assert!(w.core.holds.is_quiet(hold));
+        assert!(w.core.lane.holds.is_quiet(hold));
         assert!(w.end(outside).result.is_ok());
         // What is parked is not at work, and its end changes nothing.
         let parked = w.write(5, 3);
         let second = w.hold(5..6);
-        assert!(w.core.holds.is_quiet(hold) && w.core.holds.is_quiet(second));
+        assert!(w.core.lane.holds.is_quiet(hold) && w.core.lane.holds.is_quiet(second));
         w.core.cancel(parked);
         assert!(w.end(parked).result.is_err());
-        assert!(w.core.holds.is_quiet(hold));
+        assert!(w.core.lane.holds.is_quiet(hold));
     });
 }
 
@@ -270,33 +284,33 @@ fn a_hold_is_quiet_when_the_device_is_done_with_the_range() {
 fn an_abandoned_or_overdue_request_still_touches() {
     let mut w = simulated();
     let mut request = w.request(SegmentOp::Write { offset: 4 * BLOCK }, 1, 1);
-    request.deadline = Some(w.core.engine.now().after(Duration::from_nanos(1)));
+    request.deadline = Some(w.core.lane.engine.now().after(Duration::from_nanos(1)));
     let overdue = w.core.start(request).unwrap();
     w.core.turn(Wait::one()).unwrap();
     // Answered, but nobody has taken the answer; then somebody has.
     let holds = w.hold(4..5);
-    assert!(!w.core.holds.is_quiet(holds));
+    assert!(!w.core.lane.holds.is_quiet(holds));
     let error = w.end(overdue).result.unwrap_err();
     assert_eq!(error.code(), "EINDETERMINATE");
     assert_eq!(w.core.in_flight(), 1, "the device still has it");
     let hold = w.hold(4..5);
-    assert!(!w.core.holds.is_quiet(hold) && !w.core.holds.is_quiet(holds));
+    assert!(!w.core.lane.holds.is_quiet(hold) && !w.core.lane.holds.is_quiet(holds));
     w.settle();
-    assert!(w.core.holds.is_quiet(hold));
+    assert!(w.core.lane.holds.is_quiet(hold));
     let given_up = w.write(5, 2);
     w.core.turn(Wait::No).unwrap();
     w.core.abandon(given_up);
     assert_eq!(w.core.in_flight(), 1, "the device still has it");
     let hold = w.hold(5..6);
-    assert!(!w.core.holds.is_quiet(hold));
+    assert!(!w.core.lane.holds.is_quiet(hold));
     w.settle();
-    assert!(w.core.holds.is_quiet(hold));
+    assert!(w.core.lane.holds.is_quiet(hold));
 }
 
 #[test]
 fn a_parked_request_obeys_cancel_and_abandon() {
     everywhere(|mut w| {
-        let free = w.core.engine.arena().free_bytes();
+        let free = w.core.lane.engine.arena().free_bytes();
         let hold = w.hold(0..16);
         let word = StatusWord::new();
         let mut request = w.request(SegmentOp::Write { offset: 0 }, 1, 1);
@@ -317,7 +331,7 @@ fn a_parked_request_obeys_cancel_and_abandon() {
         assert!(matches!(w.core.poll(abandoned, None), Poll::Ready(None)));
         drop(outcome.memory);
         w.settle();
-        assert_eq!(w.core.engine.arena().free_bytes(), free);
+        assert_eq!(w.core.lane.engine.arena().free_bytes(), free);
         // Both at once with the release: the event is signalled, its completion not yet read.
         let (late_cancel, late_abandon) = (w.write(2, 3), w.write(3, 4));
         w.core.turn(Wait::No).unwrap();
@@ -326,7 +340,7 @@ fn a_parked_request_obeys_cancel_and_abandon() {
         w.core.abandon(late_abandon);
         assert!(w.end(late_cancel).result.is_err());
         w.settle();
-        assert_eq!((w.core.in_flight(), w.core.holds.waiting()), (0, 0));
+        assert_eq!((w.core.in_flight(), w.core.lane.holds.waiting()), (0, 0));
         assert_eq!([w.holds(0), w.holds(1), w.holds(2), w.holds(3)], [0; 4]);
     });
 }
@@ -337,7 +351,7 @@ fn a_parked_request_ends_at_its_deadline() {
     everywhere(|mut w| {
         w.hold(0..16);
         let mut request = w.request(SegmentOp::Read { offset: 0 }, 1, 1);
-        request.deadline = Some(w.core.engine.now().after(Duration::from_millis(20)));
+        request.deadline = Some(w.core.lane.engine.now().after(Duration::from_millis(20)));
         let ticket = w.core.start(request).unwrap();
         let outcome = w.end(ticket);
         assert!(matches!(
@@ -345,7 +359,7 @@ fn a_parked_request_ends_at_its_deadline() {
             Fault::Io(baio_engine::Error::Cancelled)
         ));
         assert_eq!(outcome.memory.len() as u64, BLOCK);
-        assert_eq!((w.core.in_flight(), w.core.holds.waiting()), (0, 0));
+        assert_eq!((w.core.in_flight(), w.core.lane.holds.waiting()), (0, 0));
     });
 }
 
@@ -357,10 +371,10 @@ fn closing_a_handle_lets_parked_requests_end() {
         let ticket = w.write(3, 5);
         let handle = w.handle;
         w.core.close_handle(handle);
-        assert!(w.core.objects.get(handle).is_some(), "its place is not given away");
+        assert!(w.core.lane.objects.get(handle).is_some(), "its place is not given away");
         w.release(hold);
         assert!(w.end(ticket).result.is_ok());
-        assert!(w.core.objects.get(handle).is_none());
+        assert!(w.core.lane.objects.get(handle).is_none());
         w.handle = w.core.open_segment(ME, ME.uid, "data", Access::Write).unwrap().0;
         assert_eq!(w.holds(3), 5);
     });
@@ -392,10 +406,14 @@ fn a_hold_ends_with_its_operation_and_a_core_with_what_is_parked() {
         w.hold(0..16);
         let ticket = w.write(3, 5);
         let core = &mut w.core;
-        core.holds.release_of(98, &core.objects, &mut core.requests);
+        core.lane
+            .holds
+            .release_of(98, &core.lane.objects, &mut core.lane.requests);
         assert!(w.is_pending(ticket), "another's end is not its own");
         let core = &mut w.core;
-        core.holds.release_of(99, &core.objects, &mut core.requests);
+        core.lane
+            .holds
+            .release_of(99, &core.lane.objects, &mut core.lane.requests);
         assert!(w.end(ticket).result.is_ok());
         w.hold(0..16);
         w.write(4, 6);
@@ -413,7 +431,7 @@ fn a_parked_request_is_checked_again() {
             w.core.start(request).unwrap()
         };
         let write = w.write(15, 1);
-        w.core.objects.resize(w.address, 12 * BLOCK);
+        w.core.lane.objects.resize(w.address, 12 * BLOCK);
         w.release(hold);
         assert_eq!(w.end(read).result.unwrap(), 4 * BLOCK as u32);
         assert_eq!(w.end(write).result.unwrap_err().code(), "ENOSPC");
@@ -427,10 +445,10 @@ fn what_is_held_needs_no_slot_until_it_begins() {
     let hold = w.hold(0..16);
     let [begins, cancelled, abandoned] = [1, 2, 3].map(|block| w.write(block, block as u8));
     let mut request = w.request(SegmentOp::Write { offset: 0 }, 1, 1);
-    request.deadline = Some(w.core.engine.now().after(Duration::from_millis(20)));
+    request.deadline = Some(w.core.lane.engine.now().after(Duration::from_millis(20)));
     let overdue = w.core.start(request).unwrap();
     let mut events = Vec::new();
-    while let Ok(id) = w.core.engine.submit_reserved(baio_engine::Request::event()) {
+    while let Ok(id) = w.core.lane.engine.submit_reserved(baio_engine::Request::event()) {
         events.push(id);
     }
     assert_eq!(events.len(), 64, "as many as the engine has slots");
@@ -449,9 +467,9 @@ fn what_is_held_needs_no_slot_until_it_begins() {
     assert!(!w.core.has_news(), "and spins for nothing that cannot");
     w.core.abandon(abandoned);
     assert!(w.core.poll(begins, None).is_pending(), "there is no slot for it");
-    assert_eq!((w.core.holds.waiting(), w.core.requests.waiting()), (0, 1));
+    assert_eq!((w.core.lane.holds.waiting(), w.core.lane.requests.waiting()), (0, 1));
     for id in events {
-        w.core.engine.cancel(id);
+        w.core.lane.engine.cancel(id);
     }
     assert!(w.end(begins).result.is_ok());
     assert_eq!(w.core.in_flight(), 0);

@@ -37,11 +37,12 @@ impl Core {
     /// # Ok(()) }
     /// ```
     pub fn lend(&mut self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages> {
-        self.objects
+        self.lane
+            .objects
             .get(handle)
             .filter(|object| object.state == ObjectState::Open)?;
-        let cached = self.cached.as_mut()?;
-        let object = cached.object_for_mode(&self.objects, handle, false)?;
+        let cached = self.lane.cached.as_mut()?;
+        let object = cached.object_for_mode(&self.lane.objects, handle, false)?;
         let lent = cached.cache.lend(object, pages, borrower)?;
         cached.is_served &= !cached.cache.wants_io(); // It may read ahead.
         Some(lent)

@@ -1,5 +1,9 @@
 //! The core: one engine, one volume, driven by one thread.
 //!
+//! It is two halves that know nothing of each other (decision 0034): the *table*, with the volume's metadata and the operations on it, and a
+//! *lane*, with the requests and all that serves them. `impl Core` is what whoever holds a core may ask; `impl Lane` and `impl Table`
+//! are what each half does.
+//!
 //! It is deterministic and holds no lock. Whoever turns it, drives it: requests and operations that are queued reach the
 //! kernel in [`Core::turn`], completions are read there, and the state machines they belong to move on. A completion finds
 //! whom it is for by its tag (`tags.rs`).
@@ -7,72 +11,67 @@
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | opening and closing, handles, turning |
+//! | `table/` | the volume and the operations on it: one half of a core |
+//! | `lane/` | the requests and what serves them: the other half. What passes between the two is [`crate::crossing`] |
 //! | `requests.rs` | requests on handles: checked, sent to the engine or the cache or held back, answered |
 //! | `waits.rs` | how long a turn sleeps; what waits here begins again, is cancelled, is overdue |
 //! | `tags.rs` | whom a completion is for; those of the driver's own requests |
-//! | `cached/` | requests through the page cache, and the cache's own |
+//! | `lane/cached/` | requests through the page cache, and the cache's own |
 //! | `pool.rs` | pages of the cache pinned and changed in place; hints |
 //! | `lend.rs` | pages of the cache lent to whoever reads |
-//! | `returns.rs` | pins and freezes that are let go on other threads |
+//! | `lane/returns.rs` | pins and freezes that are let go on other threads |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
-//! | `logs.rs` | the logs: opened, asked, driven, wound down |
-//! | `freeze.rs` | the device kept still for a copy of the volume |
+//! | `lane/logs.rs` | the logs: opened, asked, driven, wound down |
+//! | `table/freeze.rs` | the device kept still for a copy of the volume |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `commands.rs` | what is asked besides requests: an arm a verb |
-//! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
+//! | `table/operations.rs` | runs the operations, hands the table token round, keeps the answers |
 //! | `segments.rs` | create, delete, open, list, quotas |
 //! | `counters.rs` | all counters at one moment |
 //! | `looks.rs` | looking at a volume from outside, beside its owner |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
-pub(crate) mod cached;
 pub(crate) mod commands;
 pub(crate) mod counters;
 mod defrag;
 mod drivers;
-mod freeze;
 mod gates;
+pub(crate) mod lane;
 mod lend;
-pub(crate) mod logs;
 pub(crate) mod looks;
 mod moves;
-mod operations;
 pub(crate) mod pool;
 mod requests;
 mod resize;
-mod returns;
 mod segments;
+mod table;
 mod tags;
-mod token;
 mod waits;
+mod wrong;
 
 #[cfg(test)]
 mod holds_tests;
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use baio_engine::{Buffer, Completion, Config, Engine, Errno, File, Kind, Open, Stats, Wait, path_name};
+use baio_engine::{Buffer, Completion, Config, Engine, File, Open, Stats, Wait, path_name};
 
-use self::operations::Running;
-pub use self::operations::{OperationId, Watch};
-pub use self::returns::{HeldFreeze, HeldPage};
+use self::lane::Lane;
+pub use self::lane::returns::{HeldFreeze, HeldPage};
+use self::table::Table;
+pub use self::table::operations::{OperationId, Watch};
 use self::tags::Recipient;
+use self::wrong::{no_volume, stale};
 use crate::error::{Error, Fault, Result};
-use crate::holds::Holds;
 use crate::identity::{Access, Identity, Sight};
-use crate::object::{Objects, Target};
+use crate::object::Target;
 use crate::operation::Event;
-use crate::operation::claims::Claims;
-use crate::operation::freeze::Freeze;
-use crate::request::{Handle, Requests};
-use crate::slot_map::{SlotKey, SlotMap};
+use crate::request::Handle;
 use crate::volume::accounts::Account;
 use crate::volume::device::Device;
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
@@ -82,35 +81,10 @@ use crate::volume::{Volume, format};
 /// One engine and at most one volume.
 pub struct Core {
     // Before the volume: dropping the engine waits until the kernel has let go of everything.
-    engine: Engine,
-    volume: Option<Volume>,
-    objects: Objects,
-    requests: Requests,
-    cached: Option<Box<cached::PageCache>>,
-    holds: Holds,
-    running: SlotMap<Running>,
-    /// Which operations have the table token, and who waits for it.
-    token: token::Token,
-    /// Operations that go on at the next turn.
-    next_turn: Vec<SlotKey>,
-    /// Who is changing which segment, and who waits for the end of that.
-    claims: Claims,
-    waiting_for_claim: Vec<u32>,
-    returns: Arc<returns::Returns>,
-    /// Operations that wait for a thread of theirs.
-    with_threads: Vec<SlotKey>,
-    /// Who keeps the device still.
-    freeze: Freeze,
-    /// Completions of requests that are not the core's own.
-    foreign: VecDeque<Completion>,
-    fired: Vec<Waker>,
-    /// Operations' wakers that nobody needs any more; those of requests are in their table.
-    displaced: Vec<Waker>,
-    /// So many of those kept a turn from sleeping already.
+    lane: Lane,
+    table: Table,
+    /// So many wakers kept a turn from sleeping already.
     fired_known: usize,
-    logs: logs::Logs,
-    /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
-    is_told: bool,
 }
 
 impl std::fmt::Debug for Core {
@@ -187,30 +161,10 @@ impl Core {
     }
 
     fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
-        let id = baio_words::next_number();
-        let returns = returns::Returns::new(engine.doorbell());
-        let logs = logs::Logs::new(engine.doorbell());
         Core {
-            engine,
-            volume,
-            objects: Objects::new(id),
-            requests: Requests::new(config.slots, id),
-            cached: None,
-            holds: Holds::default(),
-            running: SlotMap::default(),
-            token: token::Token::default(),
-            next_turn: Vec::new(),
-            claims: Claims::default(),
-            waiting_for_claim: Vec::new(),
-            returns,
-            with_threads: Vec::new(),
-            freeze: Freeze::default(),
-            foreign: VecDeque::new(),
-            fired: Vec::new(),
-            displaced: Vec::new(),
+            lane: Lane::new(engine, volume.as_ref(), config),
+            table: Table::new(volume),
             fired_known: 0,
-            logs,
-            is_told: false,
         }
     }
 
@@ -280,7 +234,8 @@ impl Core {
     /// The path of the volume, for messages.
     #[must_use]
     pub fn volume_name(&self) -> String {
-        self.volume
+        self.table
+            .volume
             .as_ref()
             .map_or_else(|| "plain files".to_owned(), |volume| volume.device.name().to_owned())
     }
@@ -288,24 +243,24 @@ impl Core {
     /// The core's number in this process, which its handles carry.
     #[must_use]
     pub fn number(&self) -> u32 {
-        self.objects.core()
+        self.lane.number()
     }
 
     /// The engine: buffers, counters, what was chosen.
     #[must_use]
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        &self.lane.engine
     }
 
     /// The engine, for its event fd and doorbell; and for requests of the driver's own, under a tag of [`Core::FOREIGN_TAGS`].
     pub fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
+        &mut self.lane.engine
     }
 
     /// Counters of the engine.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine.stats()
+        self.lane.engine.stats()
     }
 
     /// A buffer of `len` bytes from the core's arena: requests on it move without a copy.
@@ -313,7 +268,7 @@ impl Core {
     /// # Errors
     /// `NoMemory` when the arena is used up.
     pub fn buffer(&self, len: usize) -> Result<Buffer> {
-        self.engine.buffer(len).ok_or_else(|| {
+        self.lane.engine.buffer(len).ok_or_else(|| {
             Error::new(
                 "take a buffer for",
                 self.volume_name(),
@@ -335,7 +290,8 @@ impl Core {
     /// How much of the volume `who` may see; of no volume, nothing but its own. It costs nothing, whatever the volume's size.
     #[must_use]
     pub fn sight(&self, who: Identity) -> Sight {
-        self.volume
+        self.table
+            .volume
             .as_ref()
             .map_or(Sight::Own, |volume| volume.device.sight(who))
     }
@@ -391,18 +347,16 @@ impl Core {
 
     /// Takes a file that is open already.
     pub fn add_file(&mut self, file: File, access: Access) -> Handle {
-        self.engine.attach(&file);
-        self.objects.add(file.name().to_owned(), access, Target::Plain(file))
+        self.lane.engine.attach(&file);
+        self.lane
+            .objects
+            .add(file.name().to_owned(), access, Target::Plain(file))
     }
 
     /// The file behind a handle on a plain file.
     #[must_use]
     pub fn file(&self, handle: Handle) -> Option<&File> {
-        let object = self.objects.get(handle).filter(|object| object.serves())?;
-        match &object.target {
-            Target::Plain(file) => Some(file),
-            Target::Segment { .. } => None,
-        }
+        self.lane.file(handle)
     }
 
     /// Size in bytes of what is behind a handle: of a file that is cached where cached reads end, with all that was written, also what
@@ -411,34 +365,13 @@ impl Core {
     /// # Errors
     /// `Stale`; or what the system said.
     pub fn size(&self, handle: Handle) -> Result<u64> {
-        let object = self.objects.get(handle).filter(|object| object.serves());
-        let object = object.ok_or_else(|| stale("measure"))?;
-        match &object.target {
-            Target::Segment { size, .. } => Ok(*size),
-            Target::Plain(file) => {
-                let size = self.plain_size(handle, file);
-                size.map_err(|errno| Error::new("measure", &object.name, errno))
-            }
-        }
-    }
-
-    fn plain_size(&self, handle: Handle, file: &File) -> std::result::Result<u64, Errno> {
-        let size = file.size()?;
-        let cached = self.cached.as_ref().filter(|_| file.kind() == Kind::Regular);
-        let cached = cached.and_then(|cached| cached.size_of(&self.objects, handle));
-        // As cached reads see it, whatever others have done to the file meanwhile.
-        Ok(cached.unwrap_or(size))
+        self.lane.size(handle)
     }
 
     /// Closes a handle. What is under way on it ends. With the last one on a plain file the page cache forgets it, as soon as what
     /// was changed is safe; a log that was opened by it is wound down.
     pub fn close_handle(&mut self, handle: Handle) {
-        self.end_logs_by(handle);
-        self.keeper_gone(handle);
-        if let Some(file) = self.objects.close(handle) {
-            self.engine.detach(&file);
-            self.file_closed(&file);
-        }
+        self.lane.close_handle(handle);
     }
 
     /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed and moves its owners on. Returns
@@ -449,107 +382,118 @@ impl Core {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
-        self.take_returned();
+        self.lane.take_returned();
         let wait = match self.before_sleep() {
             true => Wait::No,
             false => self.sleep_for(wait),
         };
         // What was appended since is submitted by the next turn, which comes at once.
-        let wait = if wait == Wait::No || self.logs.fall_asleep() {
+        let wait = if wait == Wait::No || self.lane.logs.fall_asleep() {
             wait
         } else {
             Wait::No
         };
-        let turned = self.engine.turn(wait);
-        self.logs.wake_up();
+        let turned = self.lane.engine.turn(wait);
+        self.lane.logs.wake_up();
         turned.map_err(|error| Error::new("turn", self.volume_name(), error))?;
         let (mut count, mut bytes) = (0, 0);
         // Who waits for one outcome gets some before the bytes of all that the cache has read are copied, so that the device has its
         // next requests meanwhile. Direct requests copy nothing and are handed on together. Not without a wait: outside loops
         // would sleep over the rest.
         let part = match wait {
-            Wait::Until { count: 1, .. } if self.cached.is_some() => PART_BYTES,
+            Wait::Until { count: 1, .. } if self.lane.cached.is_some() => PART_BYTES,
             _ => u64::MAX,
         };
-        while let Some(completion) = self.engine.next_completion() {
+        while let Some(completion) = self.lane.engine.next_completion() {
             count += 1;
-            bytes += self.cached_bytes(&completion);
+            bytes += self.lane.cached_bytes(&completion);
             self.dispatch(completion);
+            self.pass_on();
             if bytes >= part {
-                self.take_done();
-                if self.requests.has_finished() {
+                self.lane.take_done();
+                if self.lane.requests.has_finished() {
                     break;
                 }
             }
         }
-        if count > 0 && self.cached.is_some() {
-            self.serve_cache();
-            self.forget_left();
+        if count > 0 && self.lane.cached.is_some() {
+            self.lane.serve_cache();
+            self.lane.forget_left();
         }
-        self.end_log_turn();
-        count += self.end_overdue();
-        self.begin_again();
+        self.lane.end_log_turn();
+        count += self.lane.end_overdue();
+        self.pass_on();
+        self.lane.begin_again();
+        self.pass_on();
         Ok(count)
+    }
+
+    /// Hands on what the lane has told the table. Says whether there was anything.
+    fn pass_on(&mut self) -> bool {
+        let mut any = false;
+        while let Some(message) = self.lane.to_table.pop_front() {
+            any = true;
+            self.table.hear(&mut self.lane, message);
+        }
+        any
     }
 
     fn dispatch(&mut self, completion: Completion) {
         match Recipient::of(completion.tag) {
-            Some(Recipient::Request(ticket)) => return self.request_ended(ticket, completion),
+            Some(Recipient::Request(ticket)) => return self.lane.request_ended(ticket, completion),
             Some(operation @ Recipient::Operation { .. }) => {
-                self.tell_operation(operation, Event::Completed(completion));
+                self.table
+                    .tell_operation(&mut self.lane, operation, Event::Completed(completion));
             }
-            Some(Recipient::Driver) => self.foreign.push_back(completion),
+            Some(Recipient::Driver) => self.lane.foreign.push_back(completion),
             None => {}
         }
-        self.requests.slot_came_free(); // With none of its places.
+        self.lane.requests.slot_came_free(); // With none of its places.
     }
 
     /// Wakers of what has ended; to be woken when the core is not borrowed any more.
     pub fn take_fired(&mut self, into: &mut Vec<Waker>) {
-        into.append(&mut self.fired);
+        into.append(&mut self.lane.fired);
+        into.append(&mut self.table.fired);
         self.fired_known = 0;
     }
 
     /// Takes the wakers of all that is under way: for whoever stops driving the core.
     pub fn take_wakers(&mut self, into: &mut Vec<Waker>) {
-        self.requests.take_wakers(into);
-        self.take_operation_wakers(into);
-        self.take_log_wakers(into);
+        self.lane.requests.take_wakers(into);
+        self.table.take_operation_wakers(into);
+        self.lane.take_log_wakers(into);
     }
 
     /// A waker that nobody needs any more, of whoever drives the core; see [`Core::take_displaced`].
     pub fn displace(&mut self, waker: Option<Waker>) {
-        self.displaced.extend(waker);
+        self.lane.displaced.extend(waker);
     }
 
     /// Wakers that nobody needs any more; to be dropped when the core is not borrowed any more, because that may run
     /// anybody's code.
     pub fn take_displaced(&mut self, into: &mut Vec<Waker>) {
-        self.requests.take_displaced(into);
-        into.append(&mut self.displaced);
+        self.lane.requests.take_displaced(into);
+        into.append(&mut self.lane.displaced);
     }
 
     /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn;
     /// and operations that go on at the next turn, when the device is still, or when a thread of theirs has ended.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        let waiting = self.requests.waiting() + self.requests.following();
-        let operations = self.operations_in_flight();
-        let logs = self.logs.under_way();
-        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting + operations + logs
+        self.lane.in_flight() + self.table.in_flight()
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?
     #[must_use]
     pub fn has_outcomes(&self) -> bool {
-        self.requests.has_finished()
+        self.lane.requests.has_finished()
     }
 
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        let news = self.is_told || self.requests.is_woken() || !self.next_turn.is_empty() || self.logs.want_io();
-        news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1 || self.is_still_at_last()
+        self.lane.has_news() || !self.table.next_turn.is_empty() || self.is_still_at_last()
     }
 
     /// Writes back what is cached, ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.
@@ -561,21 +505,17 @@ impl Core {
         self.wind_down();
         let written_back = self.sync_cache();
         // What the cache does for nobody is not in flight between its flush's end and the next.
-        while self.in_flight() > 0 || self.in_cache().1 {
+        while self.in_flight() > 0 || self.lane.in_cache().1 {
             self.turn(Wait::one())?;
         }
-        match self.volume.take() {
-            Some(volume) => volume.close(&mut self.engine).and(written_back),
+        match self.table.volume.take() {
+            Some(volume) => volume.close(&mut self.lane.engine).and(written_back),
             None => written_back,
         }
     }
 
-    fn operations_in_flight(&self) -> usize {
-        self.next_turn.len() + self.with_threads.len() + usize::from(self.awaits_stillness())
-    }
-
     fn volume_or(&self, operation: &'static str) -> Result<&Volume> {
-        self.volume.as_ref().ok_or_else(|| no_volume(operation))
+        self.table.volume.as_ref().ok_or_else(|| no_volume(operation))
     }
 
     /// How long a caller may be kept waiting by [`Core`]'s drop when a device is stuck.
@@ -586,15 +526,15 @@ impl Drop for Core {
     /// Without [`Core::close`] the volume stays marked as in use, and the next open heals it. The lock is given back when
     /// the kernel has let go of everything; a forked child's copy gives nothing back. Who was to be woken is.
     fn drop(&mut self) {
-        for waker in self.fired.drain(..) {
+        for waker in self.lane.fired.drain(..).chain(self.table.fired.drain(..)) {
             // Anybody's code: the core goes all the same.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
-        let stuck = self.engine.shutdown(Core::DROP_PATIENCE);
-        if let Some(volume) = &mut self.volume {
+        let stuck = self.lane.engine.shutdown(Core::DROP_PATIENCE);
+        if let Some(volume) = &mut self.table.volume {
             match stuck {
-                0 => volume.device.close(&mut self.engine),
-                _ => volume.device.stays_locked(&mut self.engine),
+                0 => volume.device.close(&mut self.lane.engine),
+                _ => volume.device.stays_locked(&mut self.lane.engine),
             }
         }
     }
@@ -614,16 +554,4 @@ fn opened(
     device.take(hold)?;
     let file = device.file.clone();
     open(engine, device).inspect_err(|_| engine.detach(&file))
-}
-
-fn stale(operation: &'static str) -> Error {
-    Error::new(operation, "a closed handle", Fault::Stale)
-}
-
-fn no_volume(operation: &'static str) -> Error {
-    Error::new(
-        operation,
-        "this core",
-        Fault::NotVolume("it was started without a volume".into()),
-    )
 }

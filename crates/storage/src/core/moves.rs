@@ -32,7 +32,7 @@ impl Core {
 
     /// Goes on with the moves that a crash or a close left unfinished, while the core is turned for others.
     pub(super) fn resume_moves(&mut self) {
-        let Some(volume) = &self.volume else { return };
+        let Some(volume) = &self.table.volume else { return };
         let name = self.volume_name();
         for at in volume.unfinished_moves.clone() {
             let key = Key {
@@ -52,11 +52,11 @@ impl Core {
     /// The volume is about to be closed: it thaws; operations are called off; moves stop at their next mark, and go on after the next open.
     /// Turn the core until [`Core::in_flight`] is 0; [`Core::close`] does both.
     pub fn wind_down(&mut self) {
-        self.claims.ask_all_to_end();
-        self.call_off_all();
-        self.end_freezes();
+        self.table.claims.ask_all_to_end();
+        self.table.call_off_all(&mut self.lane);
+        self.table.end_freezes(&mut self.lane);
         // A log's last batches still move its gate.
-        self.end_logs();
-        self.shut_gates();
+        self.lane.end_logs();
+        self.lane.shut_gates();
     }
 }

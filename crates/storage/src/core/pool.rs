@@ -9,6 +9,7 @@ use std::task::Poll;
 use baio_engine::{Memory, Wait};
 
 use super::Core;
+use super::lane::Lane;
 use super::requests::Coming;
 use crate::cache::eviction::{Eviction, Hint};
 use crate::cache::window::Pattern;
@@ -69,8 +70,8 @@ impl Core {
     /// # Errors
     /// As [`Core::use_cache`].
     pub fn use_cache_with(&mut self, config: &CacheConfig, eviction: Box<dyn Eviction>) -> Result<()> {
-        let cache = Cache::with_eviction(self.engine.arena(), *config, eviction);
-        self.give_cache(config, cache)
+        let cache = Cache::with_eviction(self.lane.engine.arena(), *config, eviction);
+        self.lane.give_cache(config, cache)
     }
 
     /// Pins a page, of 4 KiB: number 0 is the first of the file or segment. One that is there costs no request and no ticket.
@@ -114,11 +115,12 @@ impl Core {
     /// There is no cache, the handle is stale, or every slot is taken: take outcomes, turn, and try again. What is wrong with
     /// the page itself is told by the outcome, or here if it is known at once.
     pub fn pin(&mut self, handle: Handle, page: u64) -> Result<Pinning> {
-        self.may_be_pinned(handle, page)?;
-        if let Some(pin) = self.pin_hit(handle, page) {
+        self.lane.may_be_pinned(handle, page)?;
+        if let Some(pin) = self.lane.pin_hit(handle, page) {
             return Ok(Pinning::Held(pin));
         }
-        self.pin_by(handle, SegmentOp::Read { offset: byte(page) }, CacheOp::Pin { page })
+        self.lane
+            .pin_by(handle, SegmentOp::Read { offset: byte(page) }, CacheOp::Pin { page })
     }
 
     /// Pins a page and makes it zero, without reading it. It counts as changed under this LSN; see [`Core::change`].
@@ -126,9 +128,9 @@ impl Core {
     /// # Errors
     /// As [`Core::pin`]; and `ReadOnly`.
     pub fn pin_new(&mut self, handle: Handle, page: u64, lsn: u64) -> Result<Pinning> {
-        self.may_be_pinned(handle, page)?;
+        self.lane.may_be_pinned(handle, page)?;
         let write = SegmentOp::Write { offset: byte(page) };
-        self.pin_by(handle, write, CacheOp::PinNew { page, lsn })
+        self.lane.pin_by(handle, write, CacheOp::PinNew { page, lsn })
     }
 
     /// Pins a page, and turns the core until it is there: for those who have nothing else to do meanwhile.
@@ -164,40 +166,14 @@ impl Core {
     /// # Errors
     /// There is no cache, the handle is stale, or what it stands for cannot be cached.
     pub fn pin_there(&mut self, handle: Handle, page: u64) -> Result<Option<PinnedPage>> {
-        self.may_be_pinned(handle, page)?;
-        match self.pin_hit(handle, page) {
+        self.lane.may_be_pinned(handle, page)?;
+        match self.lane.pin_hit(handle, page) {
             Some(pin) => Ok(Some(pin)),
             None => self
+                .lane
                 .pool_object(handle, SegmentOp::Read { offset: byte(page) })
                 .map(|_| None),
         }
-    }
-
-    fn pin_hit(&mut self, handle: Handle, page: u64) -> Option<PinnedPage> {
-        let object = self
-            .objects
-            .get(handle)
-            .filter(|object| object.state == ObjectState::Open)?;
-        let access = object.access;
-        let cached = self.cached.as_mut()?;
-        // Who may change the page must find that it can be written: the cache's own handle may be one for reading only.
-        let id = match cached.object_for_mode(&self.objects, handle, access == Access::Write) {
-            Some(id) => id,
-            None => self.pool_object(handle, SegmentOp::Read { offset: byte(page) }).ok()?,
-        };
-        let pin = self.cached.as_mut()?.cache.pin_hit(id, page)?;
-        Some(PinnedPage { handle, access, pin })
-    }
-
-    fn pin_by(&mut self, handle: Handle, op: SegmentOp, pool: CacheOp) -> Result<Pinning> {
-        // It is checked as the read or write that it may become; who has asked for a pin hears of a pin.
-        let of_pin = |error: Error| error.during("pin");
-        let ticket = self.ask_pool(handle, op, pool).map_err(of_pin)?;
-        let Some(outcome) = self.requests.take(ticket) else {
-            return Ok(Pinning::Coming(ticket));
-        };
-        outcome.result.map_err(of_pin)?;
-        outcome.pin.map(Pinning::Held).ok_or_else(nothing)
     }
 
     /// The bytes of a pinned page.
@@ -205,8 +181,8 @@ impl Core {
     /// # Errors
     /// `StalePin`, when the page has gone with its segment.
     pub fn page(&self, pin: &PinnedPage) -> Result<&[u8]> {
-        match &self.cached {
-            Some(cached) if pin.handle.core == self.objects.core() => {
+        match &self.lane.cached {
+            Some(cached) if pin.handle.core == self.lane.objects.core() => {
                 cached.cache.page(&pin.pin).map_err(|error| wrong("read", pin, error))
             }
             _ => Err(wrong("read", pin, CacheError::StalePin)),
@@ -223,9 +199,9 @@ impl Core {
         if pin.access == Access::Read {
             return Err(failed("change", pin, Fault::ReadOnly));
         }
-        self.date_change();
-        match &mut self.cached {
-            Some(cached) if pin.handle.core == self.objects.core() => {
+        self.lane.date_change();
+        match &mut self.lane.cached {
+            Some(cached) if pin.handle.core == self.lane.objects.core() => {
                 let changed = cached.cache.change(&pin.pin, lsn);
                 changed.map_err(|error| wrong("change", pin, error))
             }
@@ -242,12 +218,13 @@ impl Core {
         if pin.access == Access::Read {
             return Err(failed("change", pin, Fault::ReadOnly));
         }
-        if pin.handle.core != self.objects.core() {
+        if pin.handle.core != self.lane.objects.core() {
             return Err(wrong("change", pin, CacheError::StalePin));
         }
         let page = pin.pin.page();
         let op = SegmentOp::Write { offset: byte(page) };
-        self.ask_object(pin.handle, pin.pin.object(), op, CacheOp::Change { page, lsn })
+        self.lane
+            .ask_object(pin.handle, pin.pin.object(), op, CacheOp::Change { page, lsn })
     }
 
     /// [`Core::change`], turning the core until it can be done.
@@ -262,7 +239,7 @@ impl Core {
             };
             let can_wait = match error.fault {
                 Fault::Cache(CacheError::BeingWritten | CacheError::NoRoom) => true,
-                Fault::Cache(CacheError::LogFirst(lsn)) => self.is_driven_to(pin, lsn),
+                Fault::Cache(CacheError::LogFirst(lsn)) => self.lane.is_driven_to(pin, lsn),
                 _ => false,
             };
             if !can_wait {
@@ -273,25 +250,16 @@ impl Core {
         }
     }
 
-    /// Will a log that the core drives come as far as this page needs?
-    fn is_driven_to(&self, pin: &PinnedPage, lsn: u64) -> bool {
-        let gate = self
-            .cached
-            .as_ref()
-            .and_then(|cached| cached.cache.gate(pin.pin.object()));
-        gate.is_some_and(|gate| self.log_comes_to(gate, lsn))
-    }
-
     /// Turns the core until the ticket's request has ended, or only the log could bring that about.
     fn drive(&mut self, ticket: Ticket) -> Result<Outcome> {
         loop {
             if let Poll::Ready(outcome) = self.poll(ticket, None) {
-                self.note_what_waits();
+                self.lane.note_what_waits();
                 return outcome.ok_or_else(nothing);
             }
             let is_idle = self.is_engine_idle() && !self.has_news();
             // The engine may be busy with what has nothing to do with it: deadlines, others' requests.
-            if let Some(lsn) = self.only_caller_helps(is_idle) {
+            if let Some(lsn) = self.lane.only_caller_helps(is_idle) {
                 self.cancel(ticket);
                 self.abandon(ticket);
                 let fault = Fault::Cache(CacheError::LogFirst(lsn));
@@ -301,31 +269,9 @@ impl Core {
         }
     }
 
-    /// How far a log of the caller's own must go on before anything can; none while a log goes on that the core drives. Of a core that
-    /// has nothing to do it is enough that somebody waits for that.
-    fn only_caller_helps(&self, is_idle: bool) -> Option<u64> {
-        let cache = &self.cached.as_ref()?.cache;
-        let idle = is_idle.then(|| cache.lsns_wanted()).into_iter().flatten();
-        let mut first = None;
-        for (gate, lsn) in cache.lsns_awaited().chain(idle) {
-            if self.log_comes_to(gate, lsn) {
-                return None;
-            }
-            first = first.or(Some(lsn));
-        }
-        first
-    }
-
     /// Gives a pin back.
     pub fn unpin(&mut self, pin: PinnedPage) {
-        if pin.handle.core != self.objects.core() {
-            return;
-        }
-        let Some(cached) = &mut self.cached else { return };
-        if cached.cache.unpin(pin.pin) {
-            cached.is_served = false;
-            self.take_done();
-        }
+        self.lane.unpin(pin);
     }
 
     /// The log is durable up to this LSN, itself included: pages may be written whose last change is no later. It never goes back.
@@ -356,7 +302,7 @@ impl Core {
     /// # Errors
     /// As [`Core::pin`].
     pub fn flush_to(&mut self, handle: Handle, lsn: u64) -> Result<Ticket> {
-        self.ask_pool(handle, SegmentOp::Sync, CacheOp::FlushTo { lsn })
+        self.lane.ask_pool(handle, SegmentOp::Sync, CacheOp::FlushTo { lsn })
     }
 
     /// Begins to read pages that will be wanted, wherever they lie; the next turn sends the reads off. Gives how many pages of
@@ -366,7 +312,8 @@ impl Core {
     /// # Errors
     /// There is no cache, the handle is stale, or what it stands for cannot be cached.
     pub fn prefetch(&mut self, handle: Handle, pages: &[Range<u64>]) -> Result<u64> {
-        self.hint(handle, "prefetch", |cache, object| cache.prefetch(object, pages))
+        self.lane
+            .hint(handle, "prefetch", |cache, object| cache.prefetch(object, pages))
     }
 
     /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once: none by a
@@ -375,10 +322,11 @@ impl Core {
     /// # Errors
     /// As [`Core::prefetch`].
     pub fn drop_cached(&mut self, handle: Handle, pages: Range<u64>) -> Result<u64> {
-        if !self.objects.may_drop(handle) {
-            return self.hint(handle, "drop", |_, _| Ok(0));
+        if !self.lane.objects.may_drop(handle) {
+            return self.lane.hint(handle, "drop", |_, _| Ok(0));
         }
-        self.hint(handle, "drop", |cache, object| cache.drop_pages(object, pages))
+        self.lane
+            .hint(handle, "drop", |cache, object| cache.drop_pages(object, pages))
     }
 
     /// Pages of this range stay in the cache once they are in, until the handle is closed: a quarter of it at most for one user, half of it for
@@ -387,8 +335,9 @@ impl Core {
     /// # Errors
     /// As [`Core::prefetch`]; `KeptFull` when it is too much.
     pub fn keep_cached(&mut self, handle: Handle, pages: Range<u64>) -> Result<()> {
-        let keeper = self.keeper(handle);
-        self.hint(handle, "keep", |cache, object| cache.keep(object, keeper, pages))
+        let keeper = self.lane.keeper(handle);
+        self.lane
+            .hint(handle, "keep", |cache, object| cache.keep(object, keeper, pages))
     }
 
     /// Ends [`Core::keep_cached`] by the same handle for these pages.
@@ -396,10 +345,83 @@ impl Core {
     /// # Errors
     /// As [`Core::prefetch`].
     pub fn keep_cached_no_more(&mut self, handle: Handle, pages: Range<u64>) -> Result<()> {
-        let keeper = self.keeper(handle);
-        self.hint(handle, "keep", |cache, object| {
+        let keeper = self.lane.keeper(handle);
+        self.lane.hint(handle, "keep", |cache, object| {
             cache.keep_no_more(object, keeper, pages)
         })
+    }
+
+    /// How cached reads of this file or segment will go, by whichever handle: in order, at random, or to be found out.
+    ///
+    /// # Errors
+    /// As [`Core::prefetch`].
+    pub fn read_pattern(&mut self, handle: Handle, pattern: Pattern) -> Result<()> {
+        self.lane
+            .hint(handle, "hint", |cache, object| cache.hint(object, pattern))
+    }
+}
+
+impl Lane {
+    fn pin_hit(&mut self, handle: Handle, page: u64) -> Option<PinnedPage> {
+        let object = self
+            .objects
+            .get(handle)
+            .filter(|object| object.state == ObjectState::Open)?;
+        let access = object.access;
+        let cached = self.cached.as_mut()?;
+        // Who may change the page must find that it can be written: the cache's own handle may be one for reading only.
+        let id = match cached.object_for_mode(&self.objects, handle, access == Access::Write) {
+            Some(id) => id,
+            None => self.pool_object(handle, SegmentOp::Read { offset: byte(page) }).ok()?,
+        };
+        let pin = self.cached.as_mut()?.cache.pin_hit(id, page)?;
+        Some(PinnedPage { handle, access, pin })
+    }
+
+    fn pin_by(&mut self, handle: Handle, op: SegmentOp, pool: CacheOp) -> Result<Pinning> {
+        // It is checked as the read or write that it may become; who has asked for a pin hears of a pin.
+        let of_pin = |error: Error| error.during("pin");
+        let ticket = self.ask_pool(handle, op, pool).map_err(of_pin)?;
+        let Some(outcome) = self.requests.take(ticket) else {
+            return Ok(Pinning::Coming(ticket));
+        };
+        outcome.result.map_err(of_pin)?;
+        outcome.pin.map(Pinning::Held).ok_or_else(nothing)
+    }
+
+    /// Will a log that the core drives come as far as this page needs?
+    fn is_driven_to(&self, pin: &PinnedPage, lsn: u64) -> bool {
+        let gate = self
+            .cached
+            .as_ref()
+            .and_then(|cached| cached.cache.gate(pin.pin.object()));
+        gate.is_some_and(|gate| self.log_comes_to(gate, lsn))
+    }
+
+    /// How far a log of the caller's own must go on before anything can; none while a log goes on that the core drives. Of a core that
+    /// has nothing to do it is enough that somebody waits for that.
+    fn only_caller_helps(&self, is_idle: bool) -> Option<u64> {
+        let cache = &self.cached.as_ref()?.cache;
+        let idle = is_idle.then(|| cache.lsns_wanted()).into_iter().flatten();
+        let mut first = None;
+        for (gate, lsn) in cache.lsns_awaited().chain(idle) {
+            if self.log_comes_to(gate, lsn) {
+                return None;
+            }
+            first = first.or(Some(lsn));
+        }
+        first
+    }
+
+    pub(in crate::core) fn unpin(&mut self, pin: PinnedPage) {
+        if pin.handle.core != self.objects.core() {
+            return;
+        }
+        let Some(cached) = &mut self.cached else { return };
+        if cached.cache.unpin(pin.pin) {
+            cached.is_served = false;
+            self.take_done();
+        }
     }
 
     /// Who keeps pages by this handle.
@@ -415,14 +437,6 @@ impl Core {
         if let Some(cached) = &mut self.cached {
             cached.cache_mut().keeper_gone(keeper_of(handle));
         }
-    }
-
-    /// How cached reads of this file or segment will go, by whichever handle: in order, at random, or to be found out.
-    ///
-    /// # Errors
-    /// As [`Core::prefetch`].
-    pub fn read_pattern(&mut self, handle: Handle, pattern: Pattern) -> Result<()> {
-        self.hint(handle, "hint", |cache, object| cache.hint(object, pattern))
     }
 
     fn hint<T>(
@@ -456,7 +470,7 @@ impl Core {
     /// A request of the pool, under a ticket like any other.
     fn ask_object(&mut self, handle: Handle, object: ObjectId, op: SegmentOp, pool: CacheOp) -> Result<Ticket> {
         self.take_returned(); // Its frame may be among them.
-        let full = |core: &Core| {
+        let full = |core: &Lane| {
             let fault = Fault::Io(baio_engine::Error::Full);
             Error::new(op.name(), core.name_of(handle), fault)
         };

@@ -4,10 +4,12 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Space};
 
-use super::cached::whole_sectors;
+use super::lane::Lane;
+use super::lane::cached::whole_sectors;
 use super::tags::Recipient;
-use super::{Core, stale};
+use super::{Core, no_volume, stale};
 use crate::cache::ObjectId;
+use crate::crossing::ToTable;
 use crate::error::{Error, Fault, Result};
 use crate::holds::Touched;
 use crate::identity::Access;
@@ -20,25 +22,38 @@ impl Core {
     /// # Errors
     /// The request itself, when every slot is taken: take outcomes, turn, and try again.
     pub fn start(&mut self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        if self.requests.is_full() {
+        if self.lane.requests.is_full() {
             return Err(request);
         }
-        self.enter(Owner::Caller, request)
+        self.lane.enter(Owner::Caller, request)
     }
 
     /// Is every slot taken?
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.requests.is_full()
+        self.lane.requests.is_full()
     }
 
     /// Grows with each place of the table, or slot of the engine behind it, that comes free for a request that found none; and how many places are free
     /// now.
     #[must_use]
     pub fn places_freed(&self) -> (u64, usize) {
-        (self.requests.given_back(), self.requests.free_places())
+        (self.lane.requests.given_back(), self.lane.requests.free_places())
     }
 
+    /// Takes the outcome of a request if it has ended; else remembers whom to wake, and keeps the outcome for it. `None` for a
+    /// ticket that is not valid any more.
+    pub fn poll(&mut self, ticket: Ticket, waker: Option<Waker>) -> Poll<Option<Outcome>> {
+        self.lane.requests.poll(ticket, waker)
+    }
+
+    /// Takes the next outcome in the order of completion, of requests that nobody polls for with a waker.
+    pub fn next_outcome(&mut self) -> Option<Outcome> {
+        self.lane.requests.next_finished()
+    }
+}
+
+impl Lane {
     /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.
     pub(super) fn enter(
         &mut self,
@@ -124,7 +139,7 @@ impl Core {
     fn file_of(&self, handle: Handle) -> Option<&File> {
         match &self.objects.get(handle)?.target {
             Target::Plain(file) => Some(file),
-            Target::Segment { .. } => self.volume.as_ref().map(|volume| &volume.device.file),
+            Target::Segment { .. } => self.ground.as_ref().map(|ground| &ground.file),
         }
     }
 
@@ -211,7 +226,7 @@ impl Core {
         &mut self,
         ticket: Ticket,
         memory: Memory,
-        result: impl FnOnce(&Core, &Asked) -> Result<u32>,
+        result: impl FnOnce(&Lane, &Asked) -> Result<u32>,
     ) {
         let Some(asked) = self.requests.asked(ticket) else {
             return;
@@ -313,14 +328,14 @@ impl Core {
                 moving,
                 ..
             } => {
-                let volume = self.volume_or(operation)?;
+                let ground = self.ground.as_ref().ok_or_else(|| no_volume(operation))?;
                 if !within(request, *size).map_err(fail)? {
                     return Ok(Way::Nothing);
                 }
                 if goes_through_cache(request) {
                     return Ok(Way::Cache);
                 }
-                let file = &volume.device.file;
+                let file = &ground.file;
                 if !has_space(request, file, caching).map_err(fail)? {
                     return Ok(Way::Nothing);
                 }
@@ -346,10 +361,8 @@ impl Core {
         object: &crate::object::Object,
         request: &SegmentRequest,
     ) -> std::result::Result<baio_engine::Caching, Fault> {
-        let volume = self
-            .volume
-            .as_ref()
-            .map_or(baio_engine::Caching::Direct, |volume| volume.device.caching);
+        let ground = self.ground.as_ref();
+        let volume = ground.map_or(baio_engine::Caching::Direct, |ground| ground.caching);
         if request.op.is_sync() {
             return Ok(volume); // A sync covers the file, whatever cache its writes went through.
         }
@@ -415,13 +428,11 @@ impl Core {
         if !is_short && !asked.op.names_its_range() || self.objects.address(asked.handle).is_none() {
             return Ok(done);
         }
-        let fault = self.volume.as_mut().and_then(|volume| volume.must_fit().err());
+        let fault = self.ground.as_ref().and_then(|ground| ground.must_fit().err());
         if !is_short && fault.is_none() {
             return Ok(done);
         }
-        if let Some(volume) = &mut self.volume {
-            volume.latch();
-        }
+        self.to_table.push_back(ToTable::Shrunk);
         let name = self.objects.get(asked.handle).map(|object| object.name.clone());
         // A device of the right size that gives less than was asked for has failed as well.
         let fault = fault.unwrap_or_else(|| Fault::from(Errno::EIO));
@@ -455,17 +466,6 @@ impl Core {
             Some(offset) => error.at(offset),
             None => error,
         }
-    }
-
-    /// Takes the outcome of a request if it has ended; else remembers whom to wake, and keeps the outcome for it. `None` for a
-    /// ticket that is not valid any more.
-    pub fn poll(&mut self, ticket: Ticket, waker: Option<Waker>) -> Poll<Option<Outcome>> {
-        self.requests.poll(ticket, waker)
-    }
-
-    /// Takes the next outcome in the order of completion, of requests that nobody polls for with a waker.
-    pub fn next_outcome(&mut self) -> Option<Outcome> {
-        self.requests.next_finished()
     }
 }
 

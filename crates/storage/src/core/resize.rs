@@ -3,6 +3,7 @@
 use baio_engine::{Errno, Wait};
 
 use super::{Core, no_volume};
+use crate::crossing::{LaneDoor, ToLane};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
 use crate::volume::inspect::VolumeInfo;
@@ -12,7 +13,7 @@ impl Core {
     /// blocks belong to others, inodes that cannot be decoded. Empty on a sound volume.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
-        self.volume.as_ref().map_or(&[], |volume| &volume.warnings)
+        self.table.volume.as_ref().map_or(&[], |volume| &volume.warnings)
     }
 
     /// Makes the volume larger: a file is extended to `size_bytes`, a device must have them already. Runs the core until no
@@ -28,17 +29,19 @@ impl Core {
         if who.uid != 0 && who.uid != Identity::effective().uid {
             return Err(Error::new("resize", name, Fault::Access { uid: who.uid }));
         }
-        if self.freeze.is_wanted() {
+        if self.table.freeze.is_wanted() {
             return Err(Error::new("resize", name, Fault::from(Errno::EBUSY)));
         }
-        while self.operations_under_way() {
+        while self.table.operations_under_way() {
             self.turn(Wait::one())?;
         }
-        self.note_what_waits();
-        let Some(volume) = &mut self.volume else {
+        self.lane.note_what_waits();
+        let Some(volume) = &mut self.table.volume else {
             return Err(no_volume("resize"));
         };
-        volume.grow(&mut self.engine, size_bytes)?;
+        volume.grow(&mut self.lane.engine, size_bytes)?;
+        let end = volume.layout().end();
+        self.lane.obey(ToLane::Grown { end });
         self.volume_info()
     }
 }

@@ -351,6 +351,7 @@ impl Core {
     /// `Stale`; `ReadOnly` for write access by a handle for reading.
     pub fn open_again(&mut self, handle: Handle, access: Access) -> Result<Handle> {
         let known = self
+            .lane
             .objects
             .get(handle)
             .filter(|object| object.state == ObjectState::Open);
@@ -362,17 +363,17 @@ impl Core {
         }
         let (name, target, opened_by) = (object.name.clone(), object.target.clone(), object.opened_by);
         if let Target::Plain(file) = &target {
-            self.engine.attach(file);
+            self.lane.engine.attach(file);
         }
-        let handle = self.objects.add(name, access, target);
-        self.objects.opened_by(handle, opened_by);
+        let handle = self.lane.objects.add(name, access, target);
+        self.lane.objects.opened_by(handle, opened_by);
         Ok(handle)
     }
 
     /// Is anything under way on a handle, closed or not? What was answered at its deadline is, until the kernel has let go of it.
     #[must_use]
     pub fn is_under_way_on(&self, handle: Handle) -> bool {
-        self.objects.get(handle).is_some_and(|object| object.in_flight > 0)
+        self.lane.objects.get(handle).is_some_and(|object| object.in_flight > 0)
     }
 
     pub(super) fn subject(

@@ -15,6 +15,9 @@ use super::Core;
 use crate::request::Ticket;
 use crate::slot_map::SlotKey;
 
+/// The owner in the cache of what nobody waits for. Others are the tags of their recipients.
+pub(super) const NOBODY: u64 = u64::MAX;
+
 /// Who is told an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipient {
@@ -52,7 +55,7 @@ impl Core {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_foreign(&mut self) -> Option<Completion> {
-        self.foreign.pop_front()
+        self.lane.foreign.pop_front()
     }
 }
 

@@ -10,22 +10,27 @@ use std::task::Poll;
 use baio_engine::{Time, Wait};
 
 use super::Core;
+use super::lane::Lane;
+use super::requests::Way;
+use crate::crossing::Stillness;
 use crate::error::Result;
-use crate::request::{Outcome, State, Ticket};
+use crate::request::{Outcome, Owner, SegmentOp, SegmentRequest, State, Ticket};
 
 impl Core {
     /// What can begin does. Has anybody been told of an end since the last sleep, or will be? Then whoever turns the core may not want to
     /// sleep any more.
     pub(super) fn before_sleep(&mut self) -> bool {
-        let mut is_told = self.step_put_off();
-        is_told |= self.step_threads() | self.step_freeze();
-        is_told |= self.begin_again();
-        is_told |= self.cached.is_some() && self.turn_cache();
-        is_told |= self.turn_logs();
+        let mut is_told = self.pass_on() | self.table.step_put_off(&mut self.lane);
+        is_told |= self.table.step_threads(&mut self.lane) | self.step_freeze();
+        is_told |= self.lane.begin_again();
+        is_told |= self.lane.cached.is_some() && self.lane.turn_cache();
+        is_told |= self.lane.turn_logs();
         // Nor over wakers that were collected since the last turn; once, if nobody takes them.
-        is_told |= self.fired.len() > self.fired_known;
-        self.fired_known = self.fired.len();
-        is_told | std::mem::take(&mut self.is_told)
+        is_told |= self.pass_on();
+        let fired = self.lane.fired.len() + self.table.fired.len();
+        is_told |= fired > self.fired_known;
+        self.fired_known = fired;
+        is_told | std::mem::take(&mut self.lane.is_told)
     }
 
     /// A sleep ends when something here is overdue, may begin, or the cleaner has something to write. And what the cleaner writes is awaited by
@@ -39,16 +44,16 @@ impl Core {
         else {
             return wait;
         };
-        let due = self.next_due();
+        let due = self.lane.next_due();
         if self.is_engine_idle() {
             // An idle engine that is asked for a count returns at once. Whoever waits, waits here.
             if self.in_flight() > 0 {
                 count = 0;
             }
-        } else if self.cached.is_some() || self.logs.any() {
-            count = count.max(u32::from(self.engine.in_flight() > 0));
+        } else if self.lane.cached.is_some() || self.lane.logs.any() {
+            count = count.max(u32::from(self.lane.engine.in_flight() > 0));
         }
-        if self.requests.waiting() + self.requests.following() > 0 {
+        if self.lane.requests.waiting() + self.lane.requests.following() > 0 {
             count = count.min(1); // The next end may be what somebody here waits for.
         }
         Wait::Until {
@@ -61,7 +66,85 @@ impl Core {
     /// Has the engine nothing at all, so that only the doorbell or a time can end a sleep?
     #[must_use]
     pub fn is_engine_idle(&self) -> bool {
-        self.engine.in_flight() + self.engine.completed() == 0
+        self.lane.engine.in_flight() + self.lane.engine.completed() == 0
+    }
+
+    /// Until when a loop of your own may sleep on [`Engine::ready_fd`](baio_engine::Engine::ready_fd), in engine time. Then a request is
+    /// overdue, here or in the engine, or the cleaner has something to write; the descriptor does not tell. Turn without waiting, and ask
+    /// again before the next sleep: it may take a second turn until all that was due is done. Whoever appends to a log after this was
+    /// asked rings the doorbell.
+    pub fn next_wake(&mut self) -> Option<Time> {
+        if !self.lane.logs.fall_asleep() {
+            return Some(self.lane.engine.now());
+        }
+        self.lane
+            .next_due()
+            .into_iter()
+            .chain(self.lane.engine.next_deadline())
+            .min()
+    }
+
+    /// Turns the core until the request has ended. `None` for a ticket that is not valid any more.
+    ///
+    /// # Errors
+    /// The backend itself is broken.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Option<Outcome>> {
+        loop {
+            if let Poll::Ready(outcome) = self.lane.requests.poll(ticket, None) {
+                self.lane.note_what_waits();
+                return Ok(outcome);
+            }
+            self.turn(Wait::one())?;
+        }
+    }
+
+    /// Asks that a request end early.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        // First what the cache has done for it.
+        self.lane.take_done();
+        self.lane.call_off(ticket);
+        self.pass_on();
+        self.lane.is_told |= self.lane.requests.state(ticket) == State::Done;
+    }
+
+    /// Nobody will take the outcome. What has not begun does not, a cached write may have been done in part. The request's memory
+    /// returns to the arena when the kernel has let go of it.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.lane.take_done();
+        self.lane.requests.forget_waker(ticket);
+        match self.lane.requests.state(ticket) {
+            State::AtDevice(id) => {
+                self.lane.requests.transition(ticket, State::Left(id));
+                self.lane.engine.abandon(id);
+            }
+            // It would wait on there, with its memory and its slot, for what may never come.
+            State::InCache(_) if crate::seeded_bug("who-was-abandoned-is-on-the-device") => {
+                self.lane.requests.transition(ticket, State::Left(Default::default()));
+            }
+            _ => self.lane.call_off(ticket),
+        }
+        if let Some(pin) = self.lane.requests.take(ticket).and_then(|outcome| outcome.pin) {
+            self.lane.unpin(pin);
+        }
+        self.pass_on();
+    }
+}
+
+impl Lane {
+    /// Where a checked request goes while the volume is being frozen.
+    pub(super) fn way_while_frozen(&mut self, owner: Owner, request: &SegmentRequest, way: Way) -> Way {
+        let stillness = self.stillness;
+        let is_free = stillness == Stillness::None || matches!(way, Way::Nothing | Way::Hold);
+        if is_free || self.objects.address(request.handle).is_none() {
+            return way;
+        }
+        let waits = match (owner, request.op) {
+            (Owner::Cache(_) | Owner::Log(_), op) => op.changes_bytes() && stillness == Stillness::Frozen,
+            // What was changed through pins would have to be written.
+            (Owner::Caller, SegmentOp::Sync | SegmentOp::Fence) => self.object_known(request.handle).is_some(),
+            (Owner::Caller, op) => op.changes_bytes(),
+        };
+        if waits { Way::Hold } else { way }
     }
 
     /// When something here has to be looked at that the engine does not know of: a request is overdue, or the cleaner has something to
@@ -71,17 +154,6 @@ impl Core {
         let cached = self.cached.as_ref().filter(|_| !self.is_frozen());
         let tick = cached.and_then(|cached| cached.cache.next_tick());
         overdue.into_iter().chain(tick).chain(self.logs.next_tick()).min()
-    }
-
-    /// Until when a loop of your own may sleep on [`Engine::ready_fd`](baio_engine::Engine::ready_fd), in engine time. Then a request is
-    /// overdue, here or in the engine, or the cleaner has something to write; the descriptor does not tell. Turn without waiting, and ask
-    /// again before the next sleep: it may take a second turn until all that was due is done. Whoever appends to a log after this was
-    /// asked rings the doorbell.
-    pub fn next_wake(&mut self) -> Option<Time> {
-        if !self.logs.fall_asleep() {
-            return Some(self.engine.now());
-        }
-        self.next_due().into_iter().chain(self.engine.next_deadline()).min()
     }
 
     /// What waited for something that is over begins as if it had just come. Says whether any did.
@@ -114,31 +186,9 @@ impl Core {
         count
     }
 
-    /// Turns the core until the request has ended. `None` for a ticket that is not valid any more.
-    ///
-    /// # Errors
-    /// The backend itself is broken.
-    pub fn wait(&mut self, ticket: Ticket) -> Result<Option<Outcome>> {
-        loop {
-            if let Poll::Ready(outcome) = self.requests.poll(ticket, None) {
-                self.note_what_waits();
-                return Ok(outcome);
-            }
-            self.turn(Wait::one())?;
-        }
-    }
-
     /// What others may take has been gathered by turns that their driver did not make: he does not sleep over it.
     pub(super) fn note_what_waits(&mut self) {
         self.is_told |= !self.foreign.is_empty() || self.requests.has_finished();
-    }
-
-    /// Asks that a request end early.
-    pub fn cancel(&mut self, ticket: Ticket) {
-        // First what the cache has done for it.
-        self.take_done();
-        self.call_off(ticket);
-        self.is_told |= self.requests.state(ticket) == State::Done;
     }
 
     /// Ends a request early, wherever it is. The device may end what it has begun.
@@ -154,27 +204,6 @@ impl Core {
             State::InCache(id) | State::Overdue(id) | State::MakingWay(_, id) => self.cancel_in_cache(id),
             State::AtDevice(id) => self.engine.cancel(id),
             State::Free | State::InHand | State::Answered(_) | State::Done | State::Left(_) => {}
-        }
-    }
-
-    /// Nobody will take the outcome. What has not begun does not, a cached write may have been done in part. The request's memory
-    /// returns to the arena when the kernel has let go of it.
-    pub fn abandon(&mut self, ticket: Ticket) {
-        self.take_done();
-        self.requests.forget_waker(ticket);
-        match self.requests.state(ticket) {
-            State::AtDevice(id) => {
-                self.requests.transition(ticket, State::Left(id));
-                self.engine.abandon(id);
-            }
-            // It would wait on there, with its memory and its slot, for what may never come.
-            State::InCache(_) if crate::seeded_bug("who-was-abandoned-is-on-the-device") => {
-                self.requests.transition(ticket, State::Left(Default::default()));
-            }
-            _ => self.call_off(ticket),
-        }
-        if let Some(pin) = self.requests.take(ticket).and_then(|outcome| outcome.pin) {
-            self.unpin(pin);
         }
     }
 }

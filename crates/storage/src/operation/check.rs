@@ -65,7 +65,7 @@ async fn run() -> Result<Answer, Failed> {
     if with(|cx| cx.volume.device.file.kind() == FileKind::Foreign) {
         let report = with(|cx| {
             let device = Device::unlocked(&cx.volume.device.file);
-            check::check_served(cx.engine, &device, &AtomicBool::new(false), &mut |_| {})
+            check::check_served(cx.lane.engine_mut(), &device, &AtomicBool::new(false), &mut |_| {})
         });
         return Ok(Answer::Checked(Box::new(report?)));
     }
@@ -91,7 +91,7 @@ async fn run() -> Result<Answer, Failed> {
 fn begin(cx: &Context<'_>, told: Arc<Told>) -> Result<(), Fault> {
     let file = &cx.volume.device.file;
     let (name, caching, identity) = (file.name().to_owned(), cx.volume.device.caching, file.identity());
-    let ended = Ended(told, cx.engine.doorbell());
+    let ended = Ended(told, cx.lane.engine().doorbell());
     let run = move || {
         let told = &ended.0;
         let report = Device::beside(&name, caching).and_then(|device| {

@@ -216,7 +216,7 @@ impl Create {
         // It is there: whatever gets here has taken one.
         let run = self.run.ok_or(Fault::NotFound)?;
         let mut uuid = [0; 16];
-        cx.engine.random(&mut uuid)?;
+        cx.lane.engine_mut().random(&mut uuid)?;
         Ok(Inode {
             state: InodeState::Live,
             name: cx.subject.key.name.clone(),
@@ -230,7 +230,7 @@ impl Create {
             reserve_blocks: run.reserve,
             zeroed_to: run.blocks,
             alloc_seq: cx.volume.next_alloc_seq(),
-            created_ns: cx.engine.wall_clock().0,
+            created_ns: cx.lane.engine().wall_clock().0,
             operation_id: self.operation.id,
             ..Inode::default()
         })

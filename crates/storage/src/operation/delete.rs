@@ -2,8 +2,8 @@
 //!
 //! A segment that is being moved is deleted where its move stands: the move is asked to end at its mark, then both runs go.
 
+use crate::crossing::ToLane;
 use crate::error::Fault;
-use crate::object::ObjectState;
 use crate::operation::claims::Claim;
 use crate::operation::lookup::{Found, lookup_tracing};
 use crate::operation::repeat::{OperationName, unknown};
@@ -23,7 +23,7 @@ async fn run(operation: OperationName) -> Result<Answer, Failed> {
     let mut refusing = None;
     let deleted = go(operation, &mut refusing).await;
     if let (Err(_), Some(at)) = (&deleted, refusing) {
-        with(|cx| cx.objects.move_segment(at, ObjectState::Open));
+        with(|cx| cx.lane.obey(ToLane::Serve { at }));
     }
     Ok(deleted?)
 }
@@ -79,7 +79,7 @@ async fn go(operation: OperationName, refusing: &mut Option<SlotAddress>) -> Res
 
 /// Claims it; false where somebody else has it, who is asked to end.
 fn claim(cx: &mut Context<'_>, at: SlotAddress) -> Result<bool, Fault> {
-    if cx.objects.segment_has_log(at) {
+    if cx.has_log(at) {
         return Err(Fault::HasLog);
     }
     let is_ours = cx.claims.claim(at, cx.index, Claim::Closed);
@@ -93,7 +93,7 @@ fn claim(cx: &mut Context<'_>, at: SlotAddress) -> Result<bool, Fault> {
 fn finish(cx: &mut Context<'_>, at: SlotAddress, inode: &Inode) {
     cx.release_token();
     cx.forget_cached(at);
-    cx.objects.move_segment(at, ObjectState::Gone);
+    cx.lane.obey(ToLane::Gone { at });
     cx.volume.accounts.give_back(inode.owner_uid, usage_of(inode));
     cx.volume.unfinished_moves.retain(|moving| *moving != at);
     // The blocks of a quarantined segment belong to another one; what nobody else claims of them is free after the next open.

@@ -277,10 +277,10 @@ fn is_refused(error: &baio_engine::Error) -> bool {
 /// So many zeroes, or as many as there is memory for: whole blocks in either case.
 fn some_zeros(cx: &Context<'_>, wanted: u64) -> Result<Frozen, Fault> {
     let block_size = u64::from(cx.volume.block_size());
-    let _spare = cx.engine.buffer(SPARE_BYTES);
+    let _spare = cx.lane.engine().buffer(SPARE_BYTES);
     let mut len = wanted;
     loop {
-        match cx.engine.buffer(len as usize) {
+        match cx.lane.engine().buffer(len as usize) {
             Some(mut buffer) => {
                 buffer.fill(0);
                 return Ok(buffer.freeze());

@@ -14,25 +14,14 @@
 //! froze the volume has thawed it. So a copy that is made meanwhile opens as after a crash, with everything. Reads go on, and
 //! changes of pinned pages stay in memory.
 
-use crate::cache;
+use crate::cache::CacheError;
+use crate::crossing::{Stillness, ToLane};
 use crate::error::Fault;
 use crate::operation::waits::{completed, still, token, turned, uncached, with};
 use crate::operation::{Answer, Context, Event, Failed, Kind, Operation, Part, Subject, Taking};
 use crate::slot_map::SlotKey;
 
 use baio_engine::{Durability, Errno, Op, Request};
-
-/// How still the device is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stillness {
-    /// Everybody writes.
-    #[default]
-    None,
-    /// Callers wait.
-    Draining,
-    /// Everybody waits.
-    Frozen,
-}
 
 /// Who keeps the device still, and what waits for the end of that.
 #[derive(Default)]
@@ -43,8 +32,6 @@ pub(crate) struct Freeze {
     next: u64,
     /// The operation that brings it about.
     pub(crate) on_its_way: Option<u32>,
-    /// Syncs of the cache that the freeze under way waits for.
-    pub(crate) syncs: Vec<cache::RequestId>,
     /// What operations are told at the end.
     pub(crate) put_off: Vec<(SlotKey, Event)>,
 }
@@ -80,7 +67,6 @@ impl Freeze {
     pub(crate) fn end(&mut self) {
         self.stillness = Stillness::None;
         self.holders.clear();
-        self.syncs.clear();
     }
 }
 
@@ -98,16 +84,16 @@ async fn run() -> Result<Answer, Failed> {
         turned().await?; // Another one is on its way.
     }
     with(|cx| {
-        cx.freeze.stillness = Stillness::Draining;
+        be_still(cx, Stillness::Draining);
         cx.freeze.on_its_way = Some(cx.index);
     });
     still().await?;
     let cached_writes = write_back().await?;
     token().await?;
-    with(|cx| cx.freeze.stillness = Stillness::Frozen);
+    with(|cx| be_still(cx, Stillness::Frozen));
     still().await?;
     with(|cx| {
-        if cx.requests.cached_writes() < cached_writes {
+        if cx.lane.obey(ToLane::CachedWrites).count() < cached_writes {
             // Something that waited for a log has gone on meanwhile, and was not written back.
             return Err(Fault::from(Errno::EAGAIN));
         }
@@ -119,20 +105,22 @@ async fn run() -> Result<Answer, Failed> {
     Ok(with(frozen))
 }
 
+fn be_still(cx: &mut Context<'_>, stillness: Stillness) {
+    cx.freeze.stillness = stillness;
+    cx.lane.obey(ToLane::BeStill(stillness));
+}
+
 /// Writes back what the cache has; how many callers' writes it had then.
 async fn write_back() -> Result<usize, Fault> {
     let (writes, syncs) = with(|cx| {
-        let tag = cx.tag;
-        if let Some(cached) = &mut cx.cached {
-            cx.freeze.syncs = cached.write_back(cx.objects, tag);
-        }
-        (cx.requests.cached_writes(), cx.freeze.syncs.len())
+        let syncs = cx.lane.obey(ToLane::WriteBack { tag: cx.tag }).count();
+        (cx.lane.obey(ToLane::CachedWrites).count(), syncs)
     });
     for _ in 0..syncs {
         match uncached().await {
             // Called off, because only the log could let it go on: what waits for that stays in memory. Or its segment is being
             // deleted, and nothing is left to be written.
-            Ok(()) | Err(Fault::Cache(cache::CacheError::Cancelled | cache::CacheError::NoObject)) => {}
+            Ok(()) | Err(Fault::Cache(CacheError::Cancelled | CacheError::NoObject)) => {}
             Err(fault) => return Err(fault),
         }
     }
@@ -140,7 +128,7 @@ async fn write_back() -> Result<usize, Fault> {
 }
 
 fn frozen(cx: &mut Context<'_>) -> Answer {
-    cx.freeze.syncs.clear();
+    cx.lane.obey(ToLane::WrittenBack);
     Answer::Frozen {
         freeze: cx.freeze.hold(),
     }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use std::ops::Range;
 
-use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
+use baio_engine::{Buffer, Completion, Durability, Memory, Op, Request};
 pub use baio_words::Answer;
 
 use self::check::Told;
@@ -34,14 +34,14 @@ use self::claims::Claims;
 use self::defrag::DefragProgress;
 use self::freeze::Freeze;
 use self::waits::Story;
-use crate::cache;
+use crate::crossing::{Awaited, LaneDoor, ToLane};
 use crate::error::{Error, Fault, Result};
-use crate::holds::{HoldId, Holds, Touched};
+use crate::holds::{HoldId, Touched};
 use crate::identity::{Identity, Sight};
-use crate::object::{ObjectState, Objects, Target};
-use crate::request::Requests;
+use crate::object::Target;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
+use crate::slot_map::SlotKey;
 use crate::volume::Volume;
 use crate::volume::check::CheckProgress;
 use crate::volume::inspect::segment_info;
@@ -149,10 +149,8 @@ pub(crate) enum Step {
     Token,
     /// The end of somebody's claim, then the token.
     Unclaimed,
-    /// The end of the requests on the handles of a segment.
-    Drain(SlotAddress),
-    /// The end of the requests that touch a range which it holds; none waits for it, then it goes on at once.
-    Quiet(HoldId),
+    /// What the lane sees; where that has come about already it goes on at once.
+    Lane(Awaited),
     /// That the page cache lets go of a range ([`Context::cut`]).
     Uncached,
     /// The next turn: it has done as much in this one as it may.
@@ -184,32 +182,6 @@ pub enum Progress {
     Check(CheckProgress),
 }
 
-/// What operations ask of a page cache above the blocks that they change. Whoever turns them has one, or none.
-pub(crate) trait CachedPages {
-    /// A segment is about to go: whoever waits in the cache is told so at the next turn.
-    fn refuse(&mut self, objects: &Objects, address: SlotAddress);
-
-    /// A segment has gone, or nobody knows whether it has: nothing of it may be written any more.
-    fn forget(&mut self, objects: &mut Objects, address: SlotAddress);
-
-    /// A segment has this many bytes now.
-    fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64);
-
-    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation of this index and tag ends, which is told by
-    /// [`Event::Uncached`] when nothing of them is cached any more. Also when nothing is: somebody may begin to cache it meanwhile.
-    fn cut(&mut self, known: Known<'_>, operation: (u32, u64), name: &str, target: Target, from: u64);
-
-    /// Begins to write back what was changed of segments; the end of each of these syncs is told to the operation of this tag by
-    /// [`Event::Uncached`].
-    fn write_back(&mut self, objects: &Objects, tag: u64) -> Vec<cache::RequestId>;
-}
-
-/// What a core knows of handles and of requests on them.
-pub(crate) struct Known<'a> {
-    pub(crate) objects: &'a mut Objects,
-    pub(crate) requests: &'a mut Requests,
-}
-
 /// What whoever asked is told of an operation that was called off.
 pub(crate) const CALLED_OFF: Fault = Fault::Io(baio_engine::Error::Cancelled);
 
@@ -226,21 +198,21 @@ pub(crate) enum Taking {
 
 /// What a step may use.
 pub(crate) struct Context<'a> {
-    pub(crate) engine: &'a mut Engine,
     pub(crate) volume: &'a mut Volume,
-    pub(crate) objects: &'a mut Objects,
-    pub(crate) requests: &'a mut Requests,
-    pub(crate) holds: &'a mut Holds,
+    /// The requests, and all that serves them.
+    pub(crate) lane: &'a mut dyn LaneDoor,
     /// Which operation it is.
+    pub(crate) key: SlotKey,
+    /// Its place, by which others name it.
     pub(crate) index: u32,
+    /// How many holds there were so far.
+    pub(crate) holds_made: &'a mut u64,
     /// The tag of this operation's requests.
     pub(crate) tag: u64,
     /// Does this operation have the token? A step that is done with it clears it.
     pub(crate) has_token: &'a mut bool,
     /// Who changes which segment.
     pub(crate) claims: &'a mut Claims,
-    /// The page cache, if the core has one.
-    pub(crate) cached: Option<&'a mut dyn CachedPages>,
     /// Nobody waits for the answer any more.
     pub(crate) is_abandoned: bool,
     /// It is to end early.
@@ -298,62 +270,61 @@ impl Context<'_> {
     }
 
     /// Holds back new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation
-    /// ends. Those in flight there end: [`Step::Quiet`] waits for that.
+    /// ends. Those in flight there end: [`Awaited::Quiet`] waits for that.
     pub(crate) fn hold(&mut self, address: SlotAddress, range: Range<u64>) -> HoldId {
-        let place = Touched { address, range };
-        self.holds.hold(self.index, place, self.objects, self.requests)
+        *self.holds_made += 1;
+        let id = HoldId::new(*self.holds_made);
+        let (operation, place) = (self.index, Touched { address, range });
+        self.lane.obey(ToLane::Hold { id, operation, place });
+        id
     }
 
     /// Holds another range of the same segment instead.
     pub(crate) fn move_hold(&mut self, hold: HoldId, range: Range<u64>) {
-        self.holds.move_to(hold, range, self.objects, self.requests);
+        self.lane.obey(ToLane::MoveHold { id: hold, range });
     }
 
     /// Lets those that were held back go on, as the segment is now.
     pub(crate) fn release_hold(&mut self, hold: HoldId) {
-        self.holds.release(hold, self.objects, self.requests);
+        self.lane.obey(ToLane::ReleaseHold { id: hold });
     }
 
     /// Refuses new requests on a segment, and those that are held back; says how many are under way.
-    pub(crate) fn drain(&mut self, address: SlotAddress) -> u32 {
-        let in_flight = self.objects.move_segment(address, ObjectState::Draining);
-        self.holds.wake_all_on(address, self.objects, self.requests);
-        if let Some(cached) = &mut self.cached {
-            cached.refuse(self.objects, address);
-        }
-        in_flight
+    pub(crate) fn drain(&mut self, address: SlotAddress) -> usize {
+        self.lane.obey(ToLane::Drain { at: address }).count()
     }
 
     /// Nothing that the page cache has of a segment may reach its blocks any more.
     pub(crate) fn forget_cached(&mut self, address: SlotAddress) {
-        if let Some(cached) = &mut self.cached {
-            if !crate::seeded_bug("deleted-pages-stay") {
-                cached.forget(self.objects, address);
-            }
+        if !crate::seeded_bug("deleted-pages-stay") {
+            self.lane.obey(ToLane::Forget { at: address });
         }
     }
 
     /// Handles learn that the segment has this many bytes now, and so does the page cache.
     pub(crate) fn show_size(&mut self, address: SlotAddress, bytes: u64) {
-        self.objects.resize(address, bytes);
-        if let Some(cached) = &mut self.cached {
-            cached.resized(self.objects, address, bytes);
-        }
+        self.lane.obey(ToLane::Resized { at: address, bytes });
     }
 
     /// Asks the page cache to let go of the bytes of a segment from `from` on, and to keep out until the operation ends; false
     /// when there is none. Else [`Event::Uncached`] will tell.
     pub(crate) fn cut(&mut self, name: &str, target: Target, from: u64) -> bool {
-        let Some(cached) = &mut self.cached else { return false };
         if crate::seeded_bug("shrink-leaves-the-cache-alone") {
             return false;
         }
-        let known = Known {
-            objects: self.objects,
-            requests: self.requests,
+        let cut = ToLane::Cut {
+            operation: self.key,
+            tag: self.tag,
+            name: name.to_owned(),
+            target,
+            from,
         };
-        cached.cut(known, (self.index, self.tag), name, target, from);
-        true
+        self.lane.obey(cut).count() > 0
+    }
+
+    /// Is a log open in a segment?
+    pub(crate) fn has_log(&mut self, address: SlotAddress) -> bool {
+        self.lane.obey(ToLane::HasLog { at: address }).count() > 0
     }
 
     /// Reads into memory that was taken before. What cannot be begun gives it back.
@@ -366,7 +337,7 @@ impl Context<'_> {
         let policy = self.volume.device.policy(Durability::None);
         let request = Request::read(&self.volume.device.file, offset, buffer, policy);
         let request = request.tagged(self.tag | (part as u64) << Part::SHIFT);
-        match self.engine.submit_reserved(request) {
+        match self.lane.engine_mut().submit_reserved(request) {
             Ok(_) => {
                 *self.under_way += 1;
                 Ok(())
@@ -376,7 +347,10 @@ impl Context<'_> {
     }
 
     pub(crate) fn buffer(&self, len: usize) -> std::result::Result<Buffer, Fault> {
-        self.engine.buffer(len).ok_or(Fault::NoMemory { asked: len as u64 })
+        self.lane
+            .engine()
+            .buffer(len)
+            .ok_or(Fault::NoMemory { asked: len as u64 })
     }
 
     pub(crate) fn write(
@@ -400,9 +374,9 @@ impl Context<'_> {
     pub(crate) fn submit_as(&mut self, part: Part, request: Request, reserved: bool) -> std::result::Result<(), Fault> {
         let request = request.tagged(self.tag | (part as u64) << Part::SHIFT);
         let submitted = if reserved {
-            self.engine.submit_reserved(request)
+            self.lane.engine_mut().submit_reserved(request)
         } else {
-            self.engine.submit(request)
+            self.lane.engine_mut().submit(request)
         };
         submitted.map_err(|_| Fault::Io(baio_engine::Error::Full))?;
         *self.under_way += 1;

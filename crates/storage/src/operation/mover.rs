@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Durability, Errno, Op, Request};
 
+use crate::crossing::ToLane;
 use crate::error::Fault;
 use crate::holds::HoldId;
 use crate::object::Moving;
@@ -254,7 +255,7 @@ impl Mover {
 
     /// Blocks to copy next.
     fn chunk(&self, cx: &Context<'_>) -> u64 {
-        let share = cx.engine.arena().size() as u64 / ARENA_SHARE;
+        let share = cx.lane.engine().arena().size() as u64 / ARENA_SHARE;
         let blocks = CHUNK_BYTES.min(share) / u64::from(cx.volume.block_size());
         blocks.max(1).min(self.inode.blocks - self.to.done)
     }
@@ -387,7 +388,8 @@ impl Mover {
             Record::End => {
                 let size = self.bytes(cx, self.inode.blocks);
                 let start = self.run_at(cx, self.to.start)?;
-                cx.objects.moved(self.address, start, size);
+                let at = self.address;
+                cx.lane.obey(ToLane::Moved { at, start, bytes: size });
                 cx.show_size(self.address, size);
                 cx.volume.unfinished_moves.retain(|moving| *moving != self.address);
                 // It was the segment's until now.
@@ -421,7 +423,8 @@ impl Mover {
             doubt: self.bytes(cx, doubt),
         };
         if self.inode.state == InodeState::Moving {
-            cx.objects.set_moving(self.address, Some(moving));
+            let at = self.address;
+            cx.lane.obey(ToLane::Moving { at, moving });
         }
         Ok(())
     }
@@ -447,7 +450,7 @@ impl Mover {
         self.buffer = None;
         let pause = PAUSE_FIRST.saturating_mul(1 << self.pauses.min(16)).min(PAUSE_LAST);
         self.pauses += 1;
-        let at = cx.engine.now().after(pause);
+        let at = cx.lane.engine().now().after(pause);
         let policy = cx.volume.device.policy(Durability::None);
         cx.submit_as(Part::Main, Request::bare(Op::Timer { at }, None, policy), true)
     }

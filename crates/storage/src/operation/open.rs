@@ -1,5 +1,6 @@
 //! Opening a segment: finds it, checks who asks, and gives a handle (the paper's capability, seed 004 §4).
 
+use crate::crossing::{Given, ToLane};
 use crate::error::Fault;
 use crate::identity::Access;
 use crate::object::{Moving, Target};
@@ -107,8 +108,16 @@ fn opened(cx: &mut Context<'_>, access: Access, at: SlotAddress, inode: &Inode) 
         size,
         moving: moving(cx, inode)?,
     };
-    let handle = cx.objects.add(cx.subject.object.clone(), access, target);
-    cx.objects.opened_by(handle, who.uid);
+    let (name, uid) = (cx.subject.object.clone(), who.uid);
+    let opened = cx.lane.obey(ToLane::Open {
+        name,
+        access,
+        target,
+        uid,
+    });
+    let Given::Handle(handle) = opened else {
+        return Err(Fault::Unexpected("a lane that opens nothing"));
+    };
     Ok(Answer::Opened { handle, access, info })
 }
 

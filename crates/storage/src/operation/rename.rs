@@ -10,6 +10,7 @@
 //! Generations rise along the renames of a segment, though a slot that was free may begin again at 1: so of two inodes that
 //! a crash left, only one can name the other, however often the segment went back and forth.
 
+use crate::crossing::ToLane;
 use crate::error::Fault;
 use crate::identity::OwnershipChange;
 use crate::operation::claims::Claim;
@@ -119,7 +120,12 @@ impl Rename {
         let old = Placed { at, inode };
         let new = self.give(&old, place, done).await?;
         with(|cx| {
-            cx.objects.rename(old.at, new.at, self.to.owner_uid, &self.object);
+            cx.lane.obey(ToLane::Renamed {
+                from: old.at,
+                to: new.at,
+                owner_uid: self.to.owner_uid,
+                name: self.object.clone(),
+            });
             if done.charged.is_some() {
                 let owner = cx.subject.key.owner_uid;
                 cx.volume.accounts.give_back(owner, usage_of(&old.inode));

@@ -180,7 +180,7 @@ impl Resize {
                     asked: self.options.size_bytes,
                 });
             }
-            if cx.objects.segment_has_log(at) {
+            if cx.has_log(at) {
                 return Err(Fault::HasLog);
             }
             cx.claims.claim(at, cx.index, Claim::Shorter);

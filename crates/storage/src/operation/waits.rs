@@ -15,6 +15,7 @@ use baio_engine::Completion;
 use scoped_tls_hkt::scoped_thread_local;
 
 use super::{Answer, CALLED_OFF, Context, Event, Failed, Kind, Operation, Part, Step};
+use crate::crossing::Awaited;
 use crate::error::Fault;
 use crate::holds::HoldId;
 use crate::segment::probe::SlotAddress;
@@ -148,12 +149,12 @@ pub(crate) async fn unclaimed(at: SlotAddress) -> Result<(), Fault> {
 
 /// Waits for the end of the requests on the handles of a segment.
 pub(crate) async fn drained(at: SlotAddress) -> Result<(), Fault> {
-    wait(Step::Drain(at), taking!(Event::Drained => ())).await
+    wait(Step::Lane(Awaited::Drained(at)), taking!(Event::Drained => ())).await
 }
 
 /// Waits for the end of the requests that touch a range which the operation holds.
 pub(crate) async fn quiet(hold: HoldId) -> Result<(), Fault> {
-    wait(Step::Quiet(hold), taking!(Event::Drained => ())).await
+    wait(Step::Lane(Awaited::Quiet(hold)), taking!(Event::Drained => ())).await
 }
 
 /// Waits for word from the page cache: it has made safe and let go of what it was asked to, or cannot.

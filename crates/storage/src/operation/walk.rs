@@ -260,7 +260,7 @@ impl Walk {
         if self.front.is_none() {
             self.front = self.read_next(cx, Part::OneStretch, Urgency::Now)?;
         }
-        let has_memory = cx.engine.arena().free_bytes() > cx.engine.arena().size() / 2;
+        let has_memory = cx.lane.engine().arena().free_bytes() > cx.lane.engine().arena().size() / 2;
         let alone = self.front.as_ref().filter(|_| self.ahead.is_none() && has_memory);
         if let Some(front) = alone {
             let part = match front.part {
@@ -282,7 +282,7 @@ impl Walk {
         if bytes == 0 {
             return Ok(None);
         }
-        let spare = cx.engine.buffer(SPARE_BYTES);
+        let spare = cx.lane.engine().buffer(SPARE_BYTES);
         let buffer = loop {
             match cx.buffer(bytes as usize) {
                 Ok(buffer) => break buffer,

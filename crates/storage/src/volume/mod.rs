@@ -26,7 +26,7 @@
 //! ever in use is touched; an account per owner; nothing per segment. An opening that reads the table takes up to 8 MiB of the
 //! arena while it does. A check keeps 24 bytes per segment.
 
-use baio_engine::{Durability, Engine};
+use baio_engine::{Durability, Engine, File};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::free_set::FreeSet;
@@ -198,12 +198,7 @@ impl Volume {
 
     /// Refuses a device that has become too small for the volume: somebody cut it while it was open.
     pub(crate) fn must_fit(&self) -> std::result::Result<(), Fault> {
-        let needs = self.layout().end();
-        let ends = self.device.file.size()?;
-        if ends < needs {
-            return Err(Fault::Shrunk { ends, needs });
-        }
-        Ok(())
+        must_fit(&self.device.file, self.layout().end())
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -253,6 +248,15 @@ impl Volume {
     pub(crate) fn is_in_doubt(&self, address: SlotAddress) -> bool {
         self.doubted.contains(&address)
     }
+}
+
+/// Refuses a device that ends before the volume does.
+pub(crate) fn must_fit(file: &File, needs: u64) -> std::result::Result<(), Fault> {
+    let ends = file.size()?;
+    if ends < needs {
+        return Err(Fault::Shrunk { ends, needs });
+    }
+    Ok(())
 }
 
 /// Makes last what the contents decided: ends renames that a crash cut, and marks segments whose blocks are another's.

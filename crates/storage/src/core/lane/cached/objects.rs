@@ -15,19 +15,25 @@
 
 use baio_engine::{Caching, Durability, File, Kind, Memory};
 
-use super::{NOBODY, PageCache, whole};
+use super::PageCache;
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheOp, CacheRequest, ObjectId};
-use crate::core::Core;
+use crate::core::lane::Lane;
+use crate::core::tags::NOBODY;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Object, ObjectState, Objects, Target};
-use crate::operation::{CachedPages, Known};
-use crate::request::{Asked, Handle, SegmentOp, SegmentRequest};
+use crate::request::{Asked, Handle, Requests, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
 
 /// Bytes that are read ahead of a sequential reader at most.
 const READAHEAD_BYTES: usize = 2 << 20;
+
+/// What a lane knows of handles and of requests on them.
+pub(in crate::core) struct Known<'a> {
+    pub(in crate::core) objects: &'a mut Objects,
+    pub(in crate::core) requests: &'a mut Requests,
+}
 
 /// A file or a segment of which pages may be cached.
 #[derive(Debug)]
@@ -163,7 +169,7 @@ impl PageCache {
     }
 
     /// The end of an operation ends what it keeps the cache out of.
-    pub(crate) fn release_cuts(&mut self, operation: u32) {
+    pub(in crate::core) fn release_cuts(&mut self, operation: u32) {
         while let Some(at) = self.cuts.iter().position(|cut| cut.operation == operation) {
             let cut = self.cuts.swap_remove(at);
             self.cache_mut().release(cut.object, cut.request);
@@ -171,15 +177,17 @@ impl PageCache {
     }
 }
 
-impl CachedPages for PageCache {
-    fn refuse(&mut self, objects: &Objects, address: SlotAddress) {
+impl PageCache {
+    /// A segment is about to go: whoever waits in the cache is told so at the next turn.
+    pub(in crate::core) fn refuse(&mut self, objects: &Objects, address: SlotAddress) {
         if let Some(at) = self.segment(objects, address) {
             let object = self.objects[at].object;
             self.cache_mut().end_requests(object);
         }
     }
 
-    fn forget(&mut self, objects: &mut Objects, address: SlotAddress) {
+    /// A segment has gone, or nobody knows whether it has: nothing of it may be written any more.
+    pub(in crate::core) fn forget(&mut self, objects: &mut Objects, address: SlotAddress) {
         if let Some(at) = self.segment(objects, address) {
             let known = self.objects.remove(at);
             self.epoch += 1;
@@ -188,7 +196,8 @@ impl CachedPages for PageCache {
         }
     }
 
-    fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64) {
+    /// A segment has this many bytes now.
+    pub(in crate::core) fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64) {
         let Some(at) = self.segment(objects, address) else {
             return;
         };
@@ -198,7 +207,16 @@ impl CachedPages for PageCache {
         let _ = cache.shrink(object, bytes).and_then(|()| cache.grow(object, bytes));
     }
 
-    fn cut(&mut self, known: Known<'_>, (operation, tag): (u32, u64), name: &str, target: Target, from: u64) {
+    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation ends. Also when nothing of them is cached: somebody
+    /// may begin to cache it meanwhile.
+    pub(in crate::core) fn cut(
+        &mut self,
+        known: Known<'_>,
+        (operation, tag): (u32, u64),
+        name: &str,
+        target: Target,
+        from: u64,
+    ) {
         let Target::Segment { size, .. } = target else { return };
         let object = match self.look_up(known.objects, &target) {
             Some(at) => self.objects[at].object,
@@ -212,7 +230,8 @@ impl CachedPages for PageCache {
         });
     }
 
-    fn write_back(&mut self, objects: &Objects, tag: u64) -> Vec<cache::RequestId> {
+    /// Begins to write back what was changed of segments; how many syncs that are.
+    pub(in crate::core) fn write_back(&mut self, objects: &Objects, tag: u64) -> usize {
         // One that is being deleted takes no writes any more.
         let is_open = |object: &Object| object.state == ObjectState::Open;
         let is_segment = |known: &&Cached| known.file.is_none() && objects.get(known.handle).is_some_and(is_open);
@@ -224,19 +243,25 @@ impl CachedPages for PageCache {
             .collect();
         let sync = |object| CacheRequest {
             object,
-            op: whole(Durability::Full),
+            op: CacheOp::whole(Durability::Full),
             memory: Memory::None,
             hint: Hint::Normal,
         };
         let cache = self.cache_mut();
-        segments
+        self.syncs = segments
             .into_iter()
             .map(|object| cache.start(tag, sync(object)))
-            .collect()
+            .collect();
+        self.syncs.len()
+    }
+
+    /// Nobody waits for that any more.
+    pub(in crate::core) fn is_written_back(&mut self) {
+        self.syncs.clear();
     }
 }
 
-impl Core {
+impl Lane {
     /// A handle on a file was closed. When it was the last, what was changed is written now, and the file is forgotten when that is
     /// safe: the cache's own descriptors would keep a file that was unlinked, and its pages what the file no longer holds.
     pub(in crate::core) fn file_closed(&mut self, file: &File) {

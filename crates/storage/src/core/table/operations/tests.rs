@@ -97,11 +97,11 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
         let mut core = core();
         let operation = make(&core);
         let id = core.begin(operation);
-        assert!(core.token.is_with(id.0.index), "{name} looks something up");
-        core.step(id.0.index, Event::Uncached(Ok(())));
+        assert!(core.table.token.is_with(id.0.index), "{name} looks something up");
+        core.table.step(&mut core.lane, id.0.index, Event::Uncached(Ok(())));
         let error = core.take_answer(&id).expect(name).unwrap_err();
         assert!(matches!(error.fault, Fault::Unexpected(_)), "{name}: {error}");
-        assert!(!core.token.is_with(id.0.index), "{name}");
+        assert!(!core.table.token.is_with(id.0.index), "{name}");
         // Others go on, but nobody changes the table.
         core.open_segment(ME, ME.uid, "other", Access::Write).unwrap();
         let refused = core.delete(ME, ME.uid, "other").unwrap_err();
@@ -134,12 +134,12 @@ fn what_comes_late_is_not_for_the_next_operation_in_the_place() {
     let mut core = core();
     let first = core.begin_open(ME, ME.uid, "data", Access::Read).unwrap();
     let beside = core.begin_delete(ME, ME.uid, "other").unwrap();
-    core.step(first.0.index, Event::Uncached(Ok(())));
+    core.table.step(&mut core.lane, first.0.index, Event::Uncached(Ok(())));
     core.take_answer(&first).unwrap().unwrap_err();
     // The token is the other's now, so nothing of this one is under way when the first one's read ends.
     let next = core.begin_open(ME, ME.uid, "data", Access::Read).unwrap();
     assert_eq!(next.0.index, first.0.index);
-    assert!(core.token.is_with(beside.0.index) && !core.token.is_with(next.0.index));
+    assert!(core.table.token.is_with(beside.0.index) && !core.table.token.is_with(next.0.index));
     ended(&mut core, &next).unwrap();
 }
 
@@ -161,10 +161,10 @@ fn what_the_cache_says_late_is_not_for_the_next_operation_either() {
     core.wait(write).unwrap().unwrap().result.unwrap();
     let smaller = ResizeOptions::to_size(4096);
     let shrink = core.begin_resize(ME, ME.uid, "data", &smaller).unwrap();
-    while core.in_cache().0 == 0 {
+    while core.lane.in_cache().0 == 0 {
         core.turn(Wait::No).unwrap();
     }
-    core.step(shrink.0.index, Event::Drained);
+    core.table.step(&mut core.lane, shrink.0.index, Event::Drained);
     core.take_answer(&shrink).expect("an accident").unwrap_err();
     let next = core.begin_open(ME, ME.uid, "other", Access::Read).unwrap();
     assert_eq!(next.0.index, shrink.0.index);
@@ -185,13 +185,13 @@ fn an_operation_that_nobody_waits_for_leaves_its_place() {
             core.turn(Wait::one()).unwrap();
         }
     }
-    assert!(core.running.iter().next().is_none());
+    assert!(core.table.running.iter().next().is_none());
 }
 
 #[test]
 fn a_look_up_through_many_buckets_needs_memory_for_one() {
     let mut core = core();
-    let superblock = &core.volume.as_ref().unwrap().superblock;
+    let superblock = &core.table.volume.as_ref().unwrap().superblock;
     let (seed, buckets) = (superblock.hash_seed, superblock.layout().buckets());
     let is_home = |name: &String| {
         Key::segment(ME.uid, SegmentName::new(name).unwrap())
@@ -218,17 +218,17 @@ fn a_look_up_through_many_buckets_needs_memory_for_one() {
 fn who_waits_for_a_segment_is_not_asked_when_a_request_on_another_one_ends() {
     let mut core = core();
     let [data, other] = ["data", "other"].map(|name| core.open_segment(ME, ME.uid, name, Access::Read).unwrap().0);
-    core.objects.begin(data);
+    core.lane.objects.begin(data);
     let subject = core.subject("delete", ME, ME.uid, "data").unwrap();
     let delete = core.begin(delete(subject, OperationName::NONE));
-    while core.running.get_mut(delete.0).unwrap().draining.is_none() {
+    while core.lane.awaited.is_empty() {
         core.turn(Wait::one()).unwrap();
     }
-    core.objects.begin(other);
+    core.lane.objects.begin(other);
     let walks = WALKS.get();
-    core.handle_idle(other);
+    core.lane.handle_idle(other);
     assert_eq!(WALKS.get(), walks);
-    core.handle_idle(data);
+    core.lane.handle_idle(data);
     ended(&mut core, &delete).unwrap();
 }
 

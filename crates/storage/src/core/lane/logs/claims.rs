@@ -43,18 +43,17 @@ impl Core {
     /// As [`Core::begin_create_log`]; it is a plain file.
     pub fn claim_log(&mut self, handle: Handle) -> Result<LogClaim> {
         const WHAT: &str = "open the log in";
-        let options = self.log_place(WHAT, handle, &LogOptions::default())?;
-        let size_bytes = self.size(handle)?;
-        self.must_be_let_go(WHAT, handle)?;
-        let Some(object) = self.objects.get(handle) else {
+        let options = self.free_for_log(WHAT, handle, &LogOptions::default())?;
+        let size_bytes = self.lane.size(handle)?;
+        let Some(object) = self.lane.objects.get(handle) else {
             return Err(Error::new(WHAT, "a closed handle", Fault::Stale));
         };
         if let Target::Plain(_) = object.target {
             return Err(Error::new(WHAT, &object.name, Fault::NotYet("a claim of a plain file")));
         }
         let (name, access, target) = (object.name.clone(), object.access, object.target.clone());
-        let handle = self.objects.add(name, access, target);
-        self.objects.claim(handle);
+        let handle = self.lane.objects.add(name, access, target);
+        self.lane.objects.claim(handle);
         Ok(LogClaim {
             handle,
             size_bytes,
@@ -66,6 +65,6 @@ impl Core {
     /// Is it the handle of a claim, open or with something under way?
     #[must_use]
     pub fn is_log_claim(&self, handle: Handle) -> bool {
-        self.objects.is_claim(handle)
+        self.lane.objects.is_claim(handle)
     }
 }

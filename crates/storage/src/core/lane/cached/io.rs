@@ -14,7 +14,7 @@ use baio_engine::{Caching, Completion, Durability, Errno, File, Kind, Memory, Ve
 
 use super::PageCache;
 use crate::cache::{Io, IoKind, ObjectId, PAGE_BYTES};
-use crate::core::Core;
+use crate::core::lane::Lane;
 use crate::core::tags::Recipient;
 use crate::error::Fault;
 use crate::object::{Objects, Route, Target};
@@ -161,7 +161,7 @@ impl PageCache {
     }
 }
 
-impl Core {
+impl Lane {
     /// Carries out what the cache wants, and tells what has ended there.
     pub(in crate::core) fn serve_cache(&mut self) {
         loop {
@@ -390,6 +390,7 @@ mod tests {
 
     use super::*;
     use crate::cache::CacheConfig;
+    use crate::core::Core;
     use crate::identity::Access;
 
     thread_local! {

@@ -15,11 +15,12 @@
 //! | `io.rs` | their reads and writes; nobody else writes there |
 //! | `claims.rs` | a segment for a log that a caller keeps itself, elsewhere |
 //! | `gates.rs` | pages of the cache wait for their log |
-//! | `held.rs` | an open log, held on any thread |
+//! | `held.rs`, `id.rs` | an open log, held on any thread; its name |
 
 mod claims;
 mod gates;
 mod held;
+mod id;
 mod io;
 mod opening;
 
@@ -32,9 +33,11 @@ use baio_engine::{Doorbell, Memory, Time};
 pub use self::claims::LogClaim;
 use self::gates::LogGate;
 pub use self::held::HeldLog;
-use super::Core;
+pub use self::id::LogId;
 use crate::cache::GateId;
+use crate::core::Core;
 use crate::core::counters::LogCounters;
+use crate::core::lane::Lane;
 use crate::error::{Error, Fault, Result};
 use crate::log::{
     Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogStart, LogUsage, Salt,
@@ -48,23 +51,6 @@ const ENTRIES: u32 = 6;
 
 /// Who asked for what nobody waits for.
 const NOBODY: u64 = u64::MAX;
-
-/// Names an open log of a core. A stale one names nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogId {
-    core: u32,
-    key: SlotKey,
-}
-
-impl LogId {
-    /// A log that somebody else keeps, of the core with this number, under a number of its own.
-    #[must_use]
-    pub fn elsewhere(core: u32, number: u32) -> LogId {
-        let (index, generation) = (number, u32::MAX);
-        let key = SlotKey { index, generation };
-        LogId { core, key }
-    }
-}
 
 /// Names what was asked of a log, until its answer was taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,7 +113,7 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    pub(super) fn new(doorbell: Doorbell) -> Logs {
+    pub(in crate::core) fn new(doorbell: Doorbell) -> Logs {
         Logs {
             open: SlotMap::default(),
             count: 0,
@@ -144,12 +130,12 @@ impl Logs {
 
     /// Is any open?
     #[inline]
-    pub(super) fn any(&self) -> bool {
+    pub(in crate::core) fn any(&self) -> bool {
         self.count > 0
     }
 
     /// Questions without an answer; and whether a log has something for its device, now or soon.
-    pub(super) fn under_way(&self) -> usize {
+    pub(in crate::core) fn under_way(&self) -> usize {
         match self.any() {
             true => self.unanswered + usize::from(self.want_io() || self.gathers()),
             false => 0,
@@ -157,7 +143,7 @@ impl Logs {
     }
 
     /// Would a turn have something to submit?
-    pub(super) fn want_io(&self) -> bool {
+    pub(in crate::core) fn want_io(&self) -> bool {
         // What the engine has no room for now comes again with the end of something else.
         let wants = |log: &OpenLog| log.delayed.is_empty() && log.part.wants_io();
         self.any() && (self.is_told || self.open.iter().any(|(_, log)| wants(log)))
@@ -168,17 +154,17 @@ impl Logs {
     }
 
     /// When one of them has something to do that no end and no append tells.
-    pub(super) fn next_tick(&self) -> Option<Time> {
+    pub(in crate::core) fn next_tick(&self) -> Option<Time> {
         self.open.iter().filter_map(|(_, log)| log.part.next_tick()).min()
     }
 
     /// The driver is awake: appends ring no more.
-    pub(super) fn wake_up(&mut self) {
+    pub(in crate::core) fn wake_up(&mut self) {
         self.open.values_mut().for_each(|log| log.part.set_driver_awake(true));
     }
 
     /// The driver is about to sleep: appends ring from now on. False: something was appended meanwhile.
-    pub(super) fn fall_asleep(&mut self) -> bool {
+    pub(in crate::core) fn fall_asleep(&mut self) -> bool {
         self.open.values_mut().for_each(|log| log.part.set_driver_awake(false));
         !self.want_io()
     }
@@ -208,18 +194,28 @@ impl Core {
     /// As [`Core::begin_create_log`]; what is found is told by the answer.
     pub fn begin_log(&mut self, handle: Handle, start: LogStart, options: &LogOptions) -> Result<LogQuestion> {
         let what = start.name();
-        let options = self.log_place(what, handle, options)?;
-        self.must_be_let_go(what, handle)?;
+        let options = self.free_for_log(what, handle, options)?;
         let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
         if start != LogStart::Open {
             for bytes in [&mut uuid, &mut salt.0] {
-                let drawn = self.engine.random(bytes);
-                drawn.map_err(|errno| Error::new(what, self.name_of(handle), errno))?;
+                let drawn = self.lane.engine.random(bytes);
+                drawn.map_err(|errno| Error::new(what, self.lane.name_of(handle), errno))?;
             }
         }
-        self.begin_to_open(what, handle, &options, |core, size_bytes| {
+        self.lane.begin_to_open(what, handle, &options, |core, size_bytes| {
             LogPart::begin_as(core.engine.arena(), start, size_bytes, (uuid, salt), &options)
         })
+    }
+
+    /// The options of a log that may be there. The table is asked what only it knows: whether the volume may be changed, and whether the
+    /// segment gets shorter.
+    fn free_for_log(&mut self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<LogOptions> {
+        let may_change = self.table.may_change();
+        let options = self.lane.log_place(what, handle, options, may_change)?;
+        let at = self.lane.objects.address(handle);
+        let gets_shorter = at.is_some_and(|at| self.table.claims.gets_shorter(at));
+        self.lane.must_be_let_go(what, handle, gets_shorter)?;
+        Ok(options)
     }
 
     /// Begins something on an open log; not [`LogRequest::Open`], which opening has begun.
@@ -228,34 +224,37 @@ impl Core {
     /// The log is closed, or on its way.
     pub fn begin_on_log(&mut self, log: LogId, request: LogRequest) -> Result<LogQuestion> {
         let what = log_request_name(&request);
-        let found = self.log_key(log).and_then(|key| Some((key, self.logs.open.get(key)?)));
+        let found = self
+            .lane
+            .log_key(log)
+            .and_then(|key| Some((key, self.lane.logs.open.get(key)?)));
         let Some((key, open)) = found.filter(|(_, log)| !log.is_closing) else {
             return Err(Error::new(what, "a closed log", Fault::Stale));
         };
         if let LogRequest::Grow { size_bytes } = request {
-            let has = self.size(open.handle)?;
+            let has = self.lane.size(open.handle)?;
             if has < size_bytes {
                 let fault = Fault::BadSize(format!("the log is to have {size_bytes} bytes, there are {has}"));
-                return Err(Error::new(what, self.name_of(open.handle), fault));
+                return Err(Error::new(what, self.lane.name_of(open.handle), fault));
             }
         }
-        Ok(self.ask_log(key, what, request, false))
+        Ok(self.lane.ask_log(key, what, request, false))
     }
 
     /// The answer to a question, if there is one; else remembers whom to wake. `None` for a question that was answered before.
     pub fn poll_log(&mut self, question: &LogQuestion, waker: Option<Waker>) -> Poll<Option<Result<LogReply>>> {
         let &LogQuestion(key) = question;
-        match self.logs.asked.get_mut(key) {
+        match self.lane.logs.asked.get_mut(key) {
             Some(asked) if asked.answer.is_none() => {
                 if waker.is_some() {
                     let old = std::mem::replace(&mut asked.waker, waker);
-                    self.displaced.extend(old);
+                    self.lane.displaced.extend(old);
                 }
                 Poll::Pending
             }
             _ => {
-                self.displaced.extend(waker);
-                Poll::Ready(self.take_log_answer(key))
+                self.lane.displaced.extend(waker);
+                Poll::Ready(self.lane.take_log_answer(key))
             }
         }
     }
@@ -263,11 +262,11 @@ impl Core {
     /// Nobody will take the answer. What was asked may happen all the same; a log that it would have given is closed.
     pub fn abandon_log(&mut self, question: LogQuestion) {
         let LogQuestion(key) = question;
-        if let Some(asked) = self.logs.asked.get_mut(key) {
+        if let Some(asked) = self.lane.logs.asked.get_mut(key) {
             asked.left_alone = true;
-            self.displaced.extend(asked.waker.take());
+            self.lane.displaced.extend(asked.waker.take());
             if asked.answer.is_some() {
-                drop(self.take_log_answer(key)); // Dropping an open log closes it.
+                drop(self.lane.take_log_answer(key)); // Dropping an open log closes it.
             }
         }
     }
@@ -279,7 +278,7 @@ impl Core {
     pub fn wait_log(&mut self, question: &LogQuestion) -> Result<LogReply> {
         loop {
             if let Poll::Ready(answer) = self.poll_log(question, None) {
-                self.note_what_waits();
+                self.lane.note_what_waits();
                 return answer.unwrap_or_else(|| Err(Error::new("ask", "a log", Fault::Stale)));
             }
             self.turn(baio_engine::Wait::one())?;
@@ -289,11 +288,18 @@ impl Core {
     /// How an open log stands.
     #[must_use]
     pub fn log_usage(&self, log: LogId) -> Option<LogUsage> {
-        Some(self.logs.open.get(self.log_key(log)?)?.part.usage())
+        Some(self.lane.logs.open.get(self.lane.log_key(log)?)?.part.usage())
     }
 
+    /// Begins to wind a log down: batches in flight end, and the watermark is written. Whoever waits for what was not durable is told.
+    pub fn end_log(&mut self, log: LogId) {
+        self.lane.end_log(log);
+    }
+}
+
+impl Lane {
     /// Of each log that has been opened and not closed.
-    pub(super) fn log_counters(&self) -> Vec<LogCounters> {
+    pub(in crate::core) fn log_counters(&self) -> Vec<LogCounters> {
         let logs = self.logs.open.iter().map(|(_, log)| LogCounters {
             name: self.name_of(log.handle),
             usage: log.part.usage(),
@@ -302,8 +308,7 @@ impl Core {
         logs.filter(|log| log.usage.epoch > 0).collect()
     }
 
-    /// Begins to wind a log down: batches in flight end, and the watermark is written. Whoever waits for what was not durable is told.
-    pub fn end_log(&mut self, log: LogId) {
+    pub(in crate::core) fn end_log(&mut self, log: LogId) {
         if let Some(key) = self.log_key(log) {
             self.wind_down_log(key);
         }
@@ -317,7 +322,7 @@ impl Core {
     }
 
     /// Begins to wind down every log.
-    pub(super) fn end_logs(&mut self) {
+    pub(in crate::core) fn end_logs(&mut self) {
         for index in self.logs.open.indices() {
             if let Some(key) = self.logs.open.key_at(index) {
                 self.wind_down_log(key);
@@ -326,7 +331,7 @@ impl Core {
     }
 
     /// Winds down the logs that were opened by a handle, which is being closed.
-    pub(super) fn end_logs_by(&mut self, handle: Handle) {
+    pub(in crate::core) fn end_logs_by(&mut self, handle: Handle) {
         if !self.logs.any() {
             return;
         }
@@ -385,7 +390,7 @@ impl Core {
     }
 
     /// Wakes all who wait for a log, and for its answers: nobody turns the core any more.
-    pub(super) fn take_log_wakers(&mut self, into: &mut Vec<Waker>) {
+    pub(in crate::core) fn take_log_wakers(&mut self, into: &mut Vec<Waker>) {
         for log in self.logs.open.values_mut() {
             log.part.stir();
             take_fired(&mut log.part, &mut self.logs.fired, into);
@@ -394,7 +399,7 @@ impl Core {
     }
 
     /// Seals what was appended, and starts what the logs want. Has anybody been told of an end?
-    pub(super) fn turn_logs(&mut self) -> bool {
+    pub(in crate::core) fn turn_logs(&mut self) -> bool {
         if !self.logs.any() {
             return false;
         }
@@ -416,7 +421,7 @@ impl Core {
     }
 
     /// Takes what has ended in the logs. Nothing is sealed: who is woken by it may append before the next turn submits.
-    pub(super) fn end_log_turn(&mut self) {
+    pub(in crate::core) fn end_log_turn(&mut self) {
         if self.logs.any() {
             for index in self.logs.open.indices() {
                 if let Some(key) = self.logs.open.key_at(index) {

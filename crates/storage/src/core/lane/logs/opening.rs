@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use baio_engine::{Caching, Kind};
 
 use super::{ENTRIES, LogQuestion, OpenLog};
-use crate::core::Core;
+use crate::core::lane::Lane;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::log::{LogError, LogOptions, LogPart, LogRequest};
@@ -13,9 +13,15 @@ use crate::object::{ObjectState, Target};
 use crate::request::Handle;
 use crate::volume::lock::{Hold, lock};
 
-impl Core {
-    /// May a log be there? Then its options, with the block that the device asks for.
-    pub(super) fn log_place(&self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<LogOptions> {
+impl Lane {
+    /// May a log be there? Then its options, with the block that the device asks for. Is the volume to be changed at all?
+    pub(super) fn log_place(
+        &self,
+        what: &'static str,
+        handle: Handle,
+        options: &LogOptions,
+        may_change: std::result::Result<(), Fault>,
+    ) -> Result<LogOptions> {
         let object = self
             .objects
             .get(handle)
@@ -31,9 +37,9 @@ impl Core {
         let file = match &object.target {
             Target::Plain(file) => file,
             Target::Segment { .. } => {
-                let volume = self.volume_or(what)?;
-                volume.may_change().map_err(fail)?;
-                &volume.device.file
+                may_change.map_err(fail)?;
+                let ground = self.ground.as_ref();
+                &ground.ok_or_else(|| fail(Fault::Stale))?.file
             }
         };
         // It may have been given since the file came in.
@@ -66,7 +72,7 @@ impl Core {
         what: &'static str,
         by: Handle,
         options: &LogOptions,
-        part: impl FnOnce(&Core, u64) -> std::result::Result<LogPart, LogError>,
+        part: impl FnOnce(&Lane, u64) -> std::result::Result<LogPart, LogError>,
     ) -> Result<LogQuestion> {
         let Some(object) = self.objects.get(by) else {
             return Err(Error::new(what, "a closed handle", Fault::Stale));

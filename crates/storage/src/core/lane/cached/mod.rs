@@ -27,12 +27,14 @@ use std::collections::VecDeque;
 use baio_engine::{Durability, Memory, Wait};
 
 use self::io::Join;
-pub(super) use self::objects::whole_sectors;
 use self::objects::{Cached, Cut, Memo};
-use super::Core;
-use super::drivers::Drivers;
+pub(in crate::core) use self::objects::{Known, whole_sectors};
 use crate::cache::eviction::Hint;
 use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
+use crate::core::Core;
+use crate::core::drivers::Drivers;
+use crate::core::lane::Lane;
+use crate::core::tags::NOBODY;
 use crate::error::{Error, Fault, Result};
 use crate::object::ObjectState;
 use crate::request::CacheIo;
@@ -41,13 +43,10 @@ use crate::slot_map::SlotMap;
 /// Entries of the table of requests that are the cache's own.
 const ENTRIES: u32 = 64;
 
-/// The owner in the cache of what nobody waits for. Others are the tags of their recipients ([`Recipient`](super::tags::Recipient)).
-const NOBODY: u64 = u64::MAX;
-
 /// The page cache of a core.
 #[derive(Debug)]
 pub(crate) struct PageCache {
-    pub(super) cache: Cache,
+    pub(in crate::core) cache: Cache,
     objects: Vec<Cached>,
     /// Where in the list above an object of the cache was found last, by its index.
     places: Vec<usize>,
@@ -58,6 +57,8 @@ pub(crate) struct PageCache {
     left: Vec<ObjectId>,
     /// What operations keep the cache out of.
     cuts: Vec<Cut>,
+    /// Syncs that a freeze waits for.
+    pub(in crate::core) syncs: Vec<crate::cache::RequestId>,
     /// I/Os, or parts of them, for which the engine had no room, or that must be tried again.
     delayed: VecDeque<(CacheIo, Memory)>,
     /// I/Os that were made two.
@@ -65,9 +66,9 @@ pub(crate) struct PageCache {
     /// The first failure of what nobody waits for.
     failed: Option<CacheError>,
     /// The write gates that follow logs of the core's.
-    pub(super) drivers: Drivers,
+    pub(in crate::core) drivers: Drivers,
     /// Everything that the cache wants has been started.
-    pub(super) is_served: bool,
+    pub(in crate::core) is_served: bool,
     /// Bytes of requests since then.
     gathered: u64,
     /// Ends told so far.
@@ -76,7 +77,7 @@ pub(crate) struct PageCache {
 
 impl PageCache {
     /// The cache, to be changed: it may want something then.
-    pub(super) fn cache_mut(&mut self) -> &mut Cache {
+    pub(in crate::core) fn cache_mut(&mut self) -> &mut Cache {
         self.is_served = false;
         &mut self.cache
     }
@@ -106,11 +107,54 @@ impl Core {
     /// # Errors
     /// There is one already; `NoMemory` when the arena does not hold it; a budget below four pages.
     pub fn use_cache(&mut self, config: &CacheConfig) -> Result<()> {
-        let cache = Cache::new(self.engine.arena(), *config);
-        self.give_cache(config, cache)
+        let cache = Cache::new(self.lane.engine.arena(), *config);
+        self.lane.give_cache(config, cache)
     }
 
-    pub(super) fn give_cache(
+    /// Counters of the page cache, if there is one.
+    #[must_use]
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.lane.cached.as_ref().map(|cached| cached.cache.stats())
+    }
+
+    /// Makes everything durable that was written through the cache, but for segments that are being deleted.
+    pub(in crate::core) fn sync_cache(&mut self) -> Result<()> {
+        let Some(cached) = &mut self.lane.cached else {
+            return Ok(());
+        };
+        cached.failed = None;
+        for known in &cached.objects {
+            let object = self.lane.objects.get(known.handle);
+            if object.is_none_or(|object| object.state != ObjectState::Open) {
+                continue;
+            }
+            let asked = CacheRequest {
+                object: known.object,
+                op: CacheOp::whole(Durability::Full),
+                memory: Memory::None,
+                hint: Hint::Normal,
+            };
+            cached.cache.start(NOBODY, asked);
+        }
+        self.lane.serve_cache();
+        let under_way = |core: &Core| {
+            core.lane
+                .cached
+                .as_ref()
+                .map_or(0, |cached| cached.cache.requests_under_way())
+        };
+        while under_way(self) > 0 {
+            self.turn(Wait::one())?;
+        }
+        match self.lane.cached.as_mut().and_then(|cached| cached.failed.take()) {
+            Some(error) => Err(Error::new("write back", "the page cache", Fault::Cache(error))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Lane {
+    pub(in crate::core) fn give_cache(
         &mut self,
         config: &CacheConfig,
         cache: std::result::Result<Cache, CacheError>,
@@ -135,6 +179,7 @@ impl Core {
             epoch: 1,
             left: Vec::new(),
             cuts: Vec::new(),
+            syncs: Vec::new(),
             delayed: VecDeque::new(),
             joins: SlotMap::default(),
             failed: None,
@@ -146,14 +191,8 @@ impl Core {
         Ok(())
     }
 
-    /// Counters of the page cache, if there is one.
-    #[must_use]
-    pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.cached.as_ref().map(|cached| cached.cache.stats())
-    }
-
     /// Requests that the cache has; and whether the next turn has something to carry out for it.
-    pub(super) fn in_cache(&self) -> (usize, bool) {
+    pub(in crate::core) fn in_cache(&self) -> (usize, bool) {
         self.cached.as_ref().map_or((0, false), |cached| {
             (cached.cache.requests_under_way(), !cached.is_served)
         })
@@ -161,7 +200,7 @@ impl Core {
 
     /// What has grown old is written; what the engine had no room for is tried again; what was put off goes on. Has anybody been
     /// told of an end, or is something put off still? Then whoever turns the core may not want to sleep any more.
-    pub(super) fn turn_cache(&mut self) -> bool {
+    pub(in crate::core) fn turn_cache(&mut self) -> bool {
         let is_still = self.is_frozen();
         let Some(cached) = &mut self.cached else {
             return false;
@@ -186,56 +225,24 @@ impl Core {
         cached.is_some_and(|cached| cached.told != told || cached.cache.is_put_off())
     }
 
+    /// What waits for a log may wait for a write that waits for the end of the freeze: so it is not waited for.
+    pub(in crate::core) fn call_off_syncs(&mut self) {
+        let cached = self.cached.as_mut().filter(|cached| !cached.syncs.is_empty());
+        if let Some(cached) = cached.filter(|cached| cached.cache.lsns_awaited().next().is_some()) {
+            for id in std::mem::take(&mut cached.syncs) {
+                cached.cache_mut().cancel(id);
+            }
+            self.take_done();
+        }
+    }
+
     /// Before something is changed: if nothing was, the cache has not been told the time for long, and would take the change for
     /// an old one.
-    pub(super) fn date_change(&mut self) {
+    pub(in crate::core) fn date_change(&mut self) {
         if let Some(cached) = &mut self.cached {
             if cached.cache.next_tick().is_none() {
                 cached.cache.set_now(self.engine.now());
             }
         }
-    }
-
-    /// Makes everything durable that was written through the cache, but for segments that are being deleted.
-    pub(super) fn sync_cache(&mut self) -> Result<()> {
-        let Some(cached) = &mut self.cached else {
-            return Ok(());
-        };
-        cached.failed = None;
-        for known in &cached.objects {
-            let object = self.objects.get(known.handle);
-            if object.is_none_or(|object| object.state != ObjectState::Open) {
-                continue;
-            }
-            let asked = CacheRequest {
-                object: known.object,
-                op: whole(Durability::Full),
-                memory: Memory::None,
-                hint: Hint::Normal,
-            };
-            cached.cache.start(NOBODY, asked);
-        }
-        self.serve_cache();
-        let under_way = |core: &Core| {
-            core.cached
-                .as_ref()
-                .map_or(0, |cached| cached.cache.requests_under_way())
-        };
-        while under_way(self) > 0 {
-            self.turn(Wait::one())?;
-        }
-        match self.cached.as_mut().and_then(|cached| cached.failed.take()) {
-            Some(error) => Err(Error::new("write back", "the page cache", Fault::Cache(error))),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A sync of a whole object.
-fn whole(durability: Durability) -> CacheOp {
-    CacheOp::Sync {
-        start: 0,
-        end: u64::MAX,
-        durability,
     }
 }

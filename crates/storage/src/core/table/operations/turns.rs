@@ -162,7 +162,7 @@ fn a_list_that_is_called_off_ends_at_its_next_step() {
     let id = core.begin_list(ME).unwrap();
     core.abandon_operation(id);
     core.turn(Wait::one()).unwrap();
-    assert!(core.running.iter().next().is_none());
+    assert!(core.table.running.iter().next().is_none());
 }
 
 /// Whatever was asked, the end takes as many turns as what is at the device.

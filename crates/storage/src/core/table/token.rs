@@ -12,7 +12,7 @@ const SHARING_MAX: usize = 4;
 
 /// The token.
 #[derive(Debug, Default)]
-pub(super) struct Token {
+pub(in crate::core) struct Token {
     /// Who may change the table.
     alone: Option<u32>,
     /// Those who look at it.
@@ -36,7 +36,7 @@ struct Waiting {
 
 impl Token {
     /// An operation of this user waits, behind its others.
-    pub(super) fn wait(&mut self, uid: u32, index: u32, taking: Taking) {
+    pub(in crate::core) fn wait(&mut self, uid: u32, index: u32, taking: Taking) {
         let waiting = Waiting { index, taking };
         match self.lines.iter_mut().find(|line| line.uid == uid) {
             Some(line) => line.waiting.push_back(waiting),
@@ -48,7 +48,7 @@ impl Token {
     }
 
     /// It waits no more; whether it had.
-    pub(super) fn forget(&mut self, index: u32) -> bool {
+    pub(in crate::core) fn forget(&mut self, index: u32) -> bool {
         for at in 0..self.lines.len() {
             let waiting = &mut self.lines[at].waiting;
             if let Some(place) = waiting.iter().position(|waiting| waiting.index == index) {
@@ -63,18 +63,18 @@ impl Token {
     }
 
     /// Whether this operation has it.
-    pub(super) fn is_with(&self, index: u32) -> bool {
+    pub(in crate::core) fn is_with(&self, index: u32) -> bool {
         self.alone == Some(index) || self.sharing.iter().any(|sharing| sharing.index == index)
     }
 
     /// This operation gives it back, if it has it.
-    pub(super) fn release(&mut self, index: u32) {
+    pub(in crate::core) fn release(&mut self, index: u32) {
         self.alone.take_if(|alone| *alone == index);
         self.sharing.retain(|sharing| sharing.index != index);
     }
 
     /// Gives it to the next one, of those that may go on now.
-    pub(super) fn grant(&mut self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(in crate::core) fn grant(&mut self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
         if self.alone.is_some() || self.sharing.len() >= SHARING_MAX {
             return None;
         }

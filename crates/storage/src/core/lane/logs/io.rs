@@ -2,7 +2,7 @@
 
 use baio_engine::{Caching, Durability, Errno};
 
-use crate::core::Core;
+use crate::core::lane::Lane;
 use crate::core::pool::byte;
 use crate::error::{Error, Fault, Result};
 use crate::log::LogIoKind;
@@ -10,7 +10,7 @@ use crate::object::Target;
 use crate::request::{Handle, LogIo, Mode, Outcome, Owner, SegmentOp, SegmentRequest};
 use crate::slot_map::SlotKey;
 
-impl Core {
+impl Lane {
     /// No caller writes where a log is open; and the end of its file stays where it is, or moves up.
     pub(in crate::core) fn must_be_free(&self, owner: Owner, request: &SegmentRequest) -> Result<()> {
         if !matches!(owner, Owner::Caller) || !request.op.changes_bytes() || !self.objects.has_log(request.handle) {
@@ -45,8 +45,8 @@ impl Core {
     }
 
     /// Nobody is at work there who would not ask again: what lands later would land over the log's batches, also when nobody waits for it
-    /// any more.
-    pub(super) fn must_be_let_go(&mut self, operation: &'static str, handle: Handle) -> Result<()> {
+    /// any more. Nor is its segment `gets_shorter`.
+    pub(super) fn must_be_let_go(&mut self, operation: &'static str, handle: Handle, gets_shorter: bool) -> Result<()> {
         let line = self.objects.line(handle);
         let is_there = |(other, op)| !matches!(op, SegmentOp::Allocate { .. }) && self.objects.line(other) == line;
         let has_begun = self.requests.changes_under_way().any(is_there);
@@ -57,8 +57,7 @@ impl Core {
                 .as_ref()
                 .is_some_and(|cached| cached.cache.is_pinned(object))
         };
-        let gets_shorter = |at| self.claims.gets_shorter(at);
-        if has_begun || object.is_some_and(is_pinned) || self.objects.address(handle).is_some_and(gets_shorter) {
+        if has_begun || object.is_some_and(is_pinned) || gets_shorter {
             return Err(Error::new(operation, self.name_of(handle), Errno::EBUSY));
         }
         Ok(())

@@ -8,26 +8,22 @@ use std::task::{Poll, Waker};
 
 use baio_engine::Wait;
 
-use super::Core;
-use super::tags::Recipient;
+use crate::core::Core;
+use crate::core::table::Table;
+use crate::core::tags::Recipient;
+use crate::crossing::{LaneDoor, ToLane};
 use crate::error::{Error, Fault, Result};
-use crate::holds::HoldId;
 use crate::operation::{Answer, Context, Event, Kind, Operation, Progress, Shown, Step, waits};
-use crate::request::Handle;
-use crate::segment::probe::SlotAddress;
 use crate::slot_map::SlotKey;
 use crate::volume::inspect::SegmentInfo;
 
 /// An operation under way, and what it waits for.
-pub(super) struct Running {
+pub(in crate::core) struct Running {
     operation: Operation,
-    draining: Option<SlotAddress>,
     /// It waits for the end of all that changes the device.
     stilling: bool,
     /// Requests of its own that have not ended.
     under_way: u32,
-    /// The hold that it waits for to be quiet.
-    quieting: Option<HoldId>,
     answer: Option<Result<Answer>>,
     /// Whom its end wakes.
     waker: Option<Waker>,
@@ -64,10 +60,8 @@ impl Running {
     fn new(operation: Operation, parent: Option<SlotKey>) -> Running {
         Running {
             operation,
-            draining: None,
             stilling: false,
             under_way: 0,
-            quieting: None,
             answer: None,
             waker: None,
             left_alone: false,
@@ -84,11 +78,11 @@ impl Running {
     }
 
     /// What is seen of it.
-    pub(super) fn shown(&self) -> &Shown {
+    pub(in crate::core) fn shown(&self) -> &Shown {
         &self.operation.shown
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(in crate::core) fn kind(&self) -> Kind {
         self.operation.shown.kind
     }
 
@@ -96,20 +90,20 @@ impl Running {
         self.kind() == Kind::Moves
     }
 
-    pub(super) fn waits_for_stillness(&self) -> bool {
+    pub(in crate::core) fn waits_for_stillness(&self) -> bool {
         self.stilling
     }
 
     /// What it waited for has come about.
-    pub(super) fn found_still(&mut self) {
+    pub(in crate::core) fn found_still(&mut self) {
         self.stilling = false;
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::core) fn has_ended(&self) -> bool {
         self.answer.is_some()
     }
 
-    pub(super) fn is_at_device(&self) -> bool {
+    pub(in crate::core) fn is_at_device(&self) -> bool {
         self.under_way > 0
     }
 }
@@ -121,24 +115,24 @@ pub struct OperationId(SlotKey);
 impl Core {
     /// Takes the answer of an operation that has ended; its id is not valid any more then.
     pub fn take_answer(&mut self, id: &OperationId) -> Option<Result<Answer>> {
-        let answer = self.running.get_mut(id.0)?.answer.take()?;
-        self.running.remove(id.0);
+        let answer = self.table.running.get_mut(id.0)?.answer.take()?;
+        self.table.running.remove(id.0);
         Some(answer)
     }
 
     /// Takes the answer of an operation if it has ended; else remembers whom to wake ([`Core::take_fired`]). `None` for an id that
     /// is not valid any more.
     pub fn poll_answer(&mut self, id: &OperationId, waker: Option<Waker>) -> Poll<Option<Result<Answer>>> {
-        match self.running.get_mut(id.0) {
+        match self.table.running.get_mut(id.0) {
             Some(running) if running.answer.is_none() => {
                 if waker.is_some() {
                     let old = std::mem::replace(&mut running.waker, waker);
-                    self.displaced.extend(old);
+                    self.lane.displaced.extend(old);
                 }
                 Poll::Pending
             }
             _ => {
-                self.displaced.extend(waker);
+                self.lane.displaced.extend(waker);
                 Poll::Ready(self.take_answer(id))
             }
         }
@@ -147,12 +141,12 @@ impl Core {
     /// How far an operation is. `None` while it does nothing that takes long, and for an id that is not valid any more.
     #[must_use]
     pub fn operation_progress(&self, id: &OperationId) -> Option<Progress> {
-        self.running.get(id.0)?.shown().progress()
+        self.table.running.get(id.0)?.shown().progress()
     }
 
     /// Tells `watch` how far an operation is, at each of its steps.
     pub fn watch_operation(&mut self, id: &OperationId, watch: Watch) {
-        if let Some(running) = self.running.get_mut(id.0) {
+        if let Some(running) = self.table.running.get_mut(id.0) {
             running.watch = Some(watch);
         }
     }
@@ -161,36 +155,84 @@ impl Core {
     /// would have given is closed then.
     pub fn abandon_operation(&mut self, id: OperationId) {
         let OperationId(key) = id;
-        let Some(running) = self.running.get_mut(key) else {
+        let Some(running) = self.table.running.get_mut(key) else {
             return;
         };
         running.left_alone = true;
-        self.displaced.extend(running.waker.take());
+        self.lane.displaced.extend(running.waker.take());
         if running.kind().only_reads() {
-            self.ends_early(key);
+            self.table.ends_early(&mut self.lane, key);
         }
-        let Some(running) = self.running.get_mut(key) else {
+        let Some(running) = self.table.running.get_mut(key) else {
             return;
         };
         if let Some(answer) = running.answer.take() {
-            self.running.remove(key);
-            self.drop_answer(answer);
+            self.table.running.remove(key);
+            self.table.drop_answer(&mut self.lane, answer);
         }
     }
 
     /// The operation is to end early, if it can: one that waits for others at once, one that only reads at its next step, zeroes with those
     /// under way, a defragmentation with the move under way. It is answered as ever.
     pub fn call_off_operation(&mut self, id: &OperationId) {
-        self.ends_early(id.0);
+        self.table.ends_early(&mut self.lane, id.0);
     }
 
-    fn ends_early(&mut self, key: SlotKey) {
+    pub(in crate::core) fn begin(&mut self, operation: Operation) -> OperationId {
+        self.table.begin(&mut self.lane, operation)
+    }
+
+    /// Begins an operation whose answer nobody waits for.
+    pub(in crate::core) fn begin_alone(&mut self, operation: Operation) {
+        let id = self.begin(operation);
+        self.abandon_operation(id);
+    }
+
+    /// The same for an operation that answers with its segment.
+    pub(in crate::core) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
+        match self.run_operation(operation)? {
+            Answer::Segment { info } | Answer::Opened { info, .. } => Ok(info),
+            _ => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
+        }
+    }
+
+    /// Runs an operation to its end, turning the core meanwhile.
+    pub(in crate::core) fn run_operation(&mut self, operation: Operation) -> Result<Answer> {
+        self.run_telling(operation, &mut |_| {})
+    }
+
+    /// The same for somebody who is told how far it is, after each turn and at the end.
+    pub(in crate::core) fn run_telling(
+        &mut self,
+        operation: Operation,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<Answer> {
+        let id = self.begin(operation);
+        loop {
+            if let Some(progress) = self.operation_progress(&id) {
+                tell(progress);
+            }
+            if let Some(answer) = self.take_answer(&id) {
+                self.lane.note_what_waits();
+                return answer;
+            }
+            if let Err(error) = self.turn(Wait::one()) {
+                // What it has begun still ends, and with that its place and the token come back.
+                self.abandon_operation(id);
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Table {
+    fn ends_early(&mut self, lane: &mut dyn LaneDoor, key: SlotKey) {
         let Some(running) = self.running.get_mut(key).filter(|running| !running.has_ended()) else {
             return;
         };
         running.called_off = true;
         if self.stops_waiting(key) {
-            return self.step(key.index, Event::CalledOff);
+            return self.step(lane, key.index, Event::CalledOff);
         }
         // Others wait for the end of a freeze and of a check: these look at once whether anybody wants them.
         if self.running.get(key).is_some_and(|running| running.kind().is_turned()) {
@@ -200,7 +242,7 @@ impl Core {
 
     /// The volume is about to be closed: whoever waits for a first turn ends, and so does whatever only reads. What has begun to change the
     /// volume goes on.
-    pub(super) fn call_off_all(&mut self) {
+    pub(in crate::core) fn call_off_all(&mut self, lane: &mut dyn LaneDoor) {
         let keys = self.running.indices().filter_map(|index| self.running.key_at(index));
         let keys: Vec<SlotKey> = keys.collect();
         for running in self.running.values_mut() {
@@ -209,7 +251,7 @@ impl Core {
         // All of them leave the line first: nobody gets a turn by another's end.
         let waiting: Vec<SlotKey> = keys.into_iter().filter(|key| self.stops_waiting(*key)).collect();
         for key in waiting {
-            self.step(key.index, Event::CalledOff);
+            self.step(lane, key.index, Event::CalledOff);
         }
     }
 
@@ -224,12 +266,12 @@ impl Core {
         self.waiting_for_claim.len() < before || may_leave_the_token && self.token.forget(key.index)
     }
 
-    fn drop_answer(&mut self, answer: Result<Answer>) {
+    fn drop_answer(&mut self, lane: &mut dyn LaneDoor, answer: Result<Answer>) {
         match answer {
-            Ok(Answer::Frozen { freeze }) => self.thaw(freeze),
+            Ok(Answer::Frozen { freeze }) => self.thaw(lane, freeze),
             Ok(answer) => {
                 if let Some(handle) = answer.handle() {
-                    self.close_handle(handle);
+                    lane.obey(ToLane::Close { handle });
                 }
             }
             Err(_) => {}
@@ -237,65 +279,27 @@ impl Core {
     }
 
     /// The wakers of all operations under way.
-    pub(super) fn take_operation_wakers(&mut self, into: &mut Vec<Waker>) {
+    pub(in crate::core) fn take_operation_wakers(&mut self, into: &mut Vec<Waker>) {
         into.extend(self.running.values_mut().filter_map(|running| running.waker.take()));
     }
 
-    pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
+    pub(in crate::core) fn begin(&mut self, lane: &mut dyn LaneDoor, operation: Operation) -> OperationId {
         let mut running = Running::new(operation, None);
         running.called_off = self.claims.is_closing();
         let key = self.running.insert(running);
-        self.step(key.index, Event::Begin);
+        self.step(lane, key.index, Event::Begin);
         OperationId(key)
-    }
-
-    /// Begins an operation whose answer nobody waits for.
-    pub(super) fn begin_alone(&mut self, operation: Operation) {
-        let id = self.begin(operation);
-        self.abandon_operation(id);
     }
 
     /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
     /// take long: in the background it waits for memory that the very caller may hold.
-    pub(super) fn operations_under_way(&self) -> bool {
+    pub(in crate::core) fn operations_under_way(&self) -> bool {
         let counts = |running: &Running| running.answer.is_none() && !running.is_move();
         self.running.iter().any(|(_, running)| counts(running))
     }
 
-    /// The same for an operation that answers with its segment.
-    pub(super) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
-        match self.run_operation(operation)? {
-            Answer::Segment { info } | Answer::Opened { info, .. } => Ok(info),
-            _ => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
-        }
-    }
-
-    /// Runs an operation to its end, turning the core meanwhile.
-    pub(super) fn run_operation(&mut self, operation: Operation) -> Result<Answer> {
-        self.run_telling(operation, &mut |_| {})
-    }
-
-    /// The same for somebody who is told how far it is, after each turn and at the end.
-    pub(super) fn run_telling(&mut self, operation: Operation, tell: &mut dyn FnMut(Progress)) -> Result<Answer> {
-        let id = self.begin(operation);
-        loop {
-            if let Some(progress) = self.operation_progress(&id) {
-                tell(progress);
-            }
-            if let Some(answer) = self.take_answer(&id) {
-                self.note_what_waits();
-                return answer;
-            }
-            if let Err(error) = self.turn(Wait::one()) {
-                // What it has begun still ends, and with that its place and the token come back.
-                self.abandon_operation(id);
-                return Err(error);
-            }
-        }
-    }
-
     /// Moves an operation on by what has ended for it, unless it has gone itself.
-    pub(super) fn tell_operation(&mut self, operation: Recipient, event: Event) {
+    pub(in crate::core) fn tell_operation(&mut self, lane: &mut dyn LaneDoor, operation: Recipient, event: Event) {
         let Recipient::Operation { index, .. } = operation else {
             return;
         };
@@ -306,17 +310,17 @@ impl Core {
         if let (Event::Completed(_), Some(running)) = (&event, self.running.get_mut(key)) {
             running.under_way = running.under_way.saturating_sub(1);
         }
-        self.step(index, event);
+        self.step(lane, index, event);
     }
 
     /// Moves an operation on, and whoever gets the token by that.
-    pub(super) fn step(&mut self, index: u32, event: Event) {
+    pub(in crate::core) fn step(&mut self, lane: &mut dyn LaneDoor, index: u32, event: Event) {
         if let Some(key) = self.running.key_at(index).filter(|key| self.is_put_off(*key, &event)) {
             return self.freeze.put_off.push((key, event));
         }
         let mut next = Some((index, event));
         while let Some((index, event)) = next {
-            next = self.step_one(index, event);
+            next = self.step_one(lane, index, event);
             if next.is_some() {
                 continue;
             }
@@ -325,7 +329,7 @@ impl Core {
     }
 
     /// Gives the next event if there is one at once, and whose it is.
-    fn step_one(&mut self, index: u32, event: Event) -> Option<(u32, Event)> {
+    fn step_one(&mut self, lane: &mut dyn LaneDoor, index: u32, event: Event) -> Option<(u32, Event)> {
         let key = self.running.key_at(index)?;
         let (running, volume) = (self.running.get_mut(key)?, self.volume.as_mut()?);
         if running.answer.is_some() {
@@ -335,16 +339,14 @@ impl Core {
         let (mut event, mut waits_for) = (Some(event), None);
         let Operation { subject, shown, story } = &mut running.operation;
         let context = Context {
-            engine: &mut self.engine,
             volume,
-            objects: &mut self.objects,
-            requests: &mut self.requests,
-            holds: &mut self.holds,
+            lane: &mut *lane,
+            key,
             index,
+            holds_made: &mut self.holds_made,
             tag: Recipient::operation(key).tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
-            cached: self.cached.as_deref_mut().map(|cached| cached as _),
             is_abandoned: running.left_alone || running.called_off,
             is_called_off: running.called_off,
             freeze: &mut self.freeze,
@@ -363,10 +365,7 @@ impl Core {
             self.token.release(index);
         }
         if done {
-            self.holds.release_of(index, &self.objects, &mut self.requests);
-            if let Some(cached) = &mut self.cached {
-                cached.release_cuts(index);
-            }
+            lane.obey(ToLane::Ended { operation: key });
         }
         match step {
             Step::Requests | Step::Uncached => {}
@@ -377,19 +376,25 @@ impl Core {
             Step::Unclaimed if running.called_off => return Some((index, Event::CalledOff)),
             Step::Token => self.wait_for_token(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
-            Step::Drain(address) => running.draining = Some(address),
-            Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some((index, Event::Drained)),
-            Step::Quiet(hold) => running.quieting = Some(hold),
+            Step::Lane(what) if lane.obey(ToLane::Await { operation: key, what }).count() == 0 => {
+                return Some((index, Event::Drained));
+            }
+            Step::Lane(_) => {}
             Step::Begin(operation) => {
                 let child = self.running.insert(Running::new(*operation, Some(key)));
                 return Some((child.index, Event::Begin));
             }
-            Step::Done(answer) => return self.operation_ended(key, answer),
+            Step::Done(answer) => return self.operation_ended(lane, key, answer),
         }
         None
     }
 
-    fn operation_ended(&mut self, key: SlotKey, answer: Result<Answer>) -> Option<(u32, Event)> {
+    fn operation_ended(
+        &mut self,
+        lane: &mut dyn LaneDoor,
+        key: SlotKey,
+        answer: Result<Answer>,
+    ) -> Option<(u32, Event)> {
         self.unclaim(key.index);
         let running = self.running.get_mut(key)?;
         running.stilling = false;
@@ -402,24 +407,24 @@ impl Core {
         let is_freeze = running.kind() == Kind::Freezes;
         if running.left_alone {
             self.running.remove(key);
-            self.drop_answer(answer);
+            self.drop_answer(lane, answer);
         } else {
             running.answer = Some(answer);
         }
         if is_freeze {
-            self.freeze_ended(key.index);
+            self.freeze_ended(lane, key.index);
         }
         None
     }
 
     /// Moves on those whose threads have ended. Says whether there were any.
-    pub(super) fn step_threads(&mut self) -> bool {
+    pub(in crate::core) fn step_threads(&mut self, lane: &mut dyn LaneDoor) -> bool {
         let mut any = false;
         for key in std::mem::take(&mut self.with_threads) {
             match self.running.get(key).filter(|running| !running.has_ended()) {
                 Some(running) if running.shown().thread_is_over() => {
                     any = true;
-                    self.step(key.index, Event::Thread);
+                    self.step(lane, key.index, Event::Thread);
                 }
                 Some(_) => self.with_threads.push(key),
                 None => {}
@@ -429,13 +434,13 @@ impl Core {
     }
 
     /// Moves on those that have put something off until the next turn. Says whether there were any.
-    pub(super) fn step_put_off(&mut self) -> bool {
+    pub(in crate::core) fn step_put_off(&mut self, lane: &mut dyn LaneDoor) -> bool {
         if self.next_turn.is_empty() {
             return false;
         }
         for key in std::mem::take(&mut self.next_turn) {
             if self.running.get(key).is_some() {
-                self.step(key.index, Event::Turn);
+                self.step(lane, key.index, Event::Turn);
             }
         }
         true
@@ -457,7 +462,7 @@ impl Core {
         }
     }
 
-    pub(super) fn grant_token(&mut self) -> Option<u32> {
+    pub(in crate::core) fn grant_token(&mut self) -> Option<u32> {
         let is_frozen = self.is_frozen();
         let running = &self.running;
         let may_go = |index: u32| {
@@ -469,26 +474,6 @@ impl Core {
             running.has_begun = true;
         }
         Some(index)
-    }
-
-    /// One request less on a handle: whoever waits for the last one may go on.
-    pub(super) fn handle_idle(&mut self, handle: Handle) {
-        // Only who waits for this segment has reason to look through all its handles.
-        let address = self.objects.address(handle);
-        self.objects.end(handle);
-        for index in self.running.indices() {
-            let Some(running) = self.running.at_mut(index) else {
-                continue;
-            };
-            let draining = running.draining.filter(|at| address == Some(*at));
-            let drained = draining.is_some_and(|at| self.objects.in_flight_on(at) == 0);
-            let quiet = running.quieting.is_some_and(|hold| self.holds.is_quiet(hold));
-            if drained || quiet {
-                running.draining = None;
-                running.quieting = None;
-                self.step(index, Event::Drained);
-            }
-        }
     }
 }
 

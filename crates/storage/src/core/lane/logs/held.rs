@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::LogId;
 use crate::core::Core;
-use crate::core::returns::{Returned, Returns};
+use crate::core::lane::returns::{Returned, Returns};
 use crate::error::Error;
 use crate::log::{Appender, LogError};
 
@@ -85,7 +85,7 @@ impl HeldLog {
 impl Core {
     /// A callback was left with a log by the thread that turns the core, and nothing else tells of it: the next turn has something to do.
     pub fn hear_logs(&mut self) {
-        self.logs.is_told = true;
+        self.lane.logs.is_told = true;
     }
 }
 

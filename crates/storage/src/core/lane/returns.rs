@@ -6,18 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baio_engine::Doorbell;
 use baio_process::fork::Life;
 
-use super::Core;
 use super::logs::LogId;
+use crate::core::Core;
+use crate::core::lane::Lane;
+use crate::crossing::ToTable;
 use crate::request::PinnedPage;
 
-pub(super) enum Returned {
+pub(in crate::core) enum Returned {
     Pin(PinnedPage),
     Freeze(u64),
     Log(LogId),
 }
 
 /// What was let go and not yet taken back.
-pub(super) struct Returns {
+pub(in crate::core) struct Returns {
     list: Mutex<Vec<Returned>>,
     /// Looked at by each turn without the lock.
     has_any: AtomicBool,
@@ -26,7 +28,7 @@ pub(super) struct Returns {
 }
 
 impl Returns {
-    pub(super) fn new(doorbell: Doorbell) -> Arc<Returns> {
+    pub(in crate::core) fn new(doorbell: Doorbell) -> Arc<Returns> {
         Arc::new(Returns {
             list: Mutex::default(),
             has_any: AtomicBool::new(false),
@@ -35,7 +37,7 @@ impl Returns {
         })
     }
 
-    pub(super) fn add(&self, returned: Returned) {
+    pub(in crate::core) fn add(&self, returned: Returned) {
         // A forked child's copies are of what its parent still holds, and a thread that is not there may hold the lock.
         if self.born.is_over() {
             return;
@@ -122,18 +124,20 @@ impl Core {
     pub fn hold(&self, pin: PinnedPage) -> HeldPage {
         HeldPage {
             pin: Some(pin),
-            returns: Arc::clone(&self.returns),
+            returns: Arc::clone(&self.lane.returns),
         }
     }
 
     /// Has the volume thawed when this is dropped, wherever that is; the next turn does it.
     #[must_use]
     pub fn hold_freeze(&self, freeze: u64) -> HeldFreeze {
-        HeldFreeze(Held::Here(freeze, Arc::clone(&self.returns)))
+        HeldFreeze(Held::Here(freeze, Arc::clone(&self.lane.returns)))
     }
+}
 
+impl Lane {
     /// Takes back what was let go elsewhere.
-    pub(super) fn take_returned(&mut self) {
+    pub(in crate::core) fn take_returned(&mut self) {
         if !self.returns.has_any.swap(false, Ordering::Acquire) {
             return;
         }
@@ -141,7 +145,7 @@ impl Core {
         for returned in list {
             match returned {
                 Returned::Pin(pin) => self.unpin(pin),
-                Returned::Freeze(freeze) => self.thaw(freeze),
+                Returned::Freeze(freeze) => self.to_table.push_back(ToTable::Thaw { freeze }),
                 Returned::Log(id) => self.end_log(id),
             }
         }

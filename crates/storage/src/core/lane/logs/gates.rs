@@ -3,6 +3,7 @@
 use super::LogId;
 use crate::cache::GateId;
 use crate::core::Core;
+use crate::core::lane::Lane;
 use crate::error::{Error, Fault, Result};
 use crate::request::Handle;
 use crate::slot_map::SlotKey;
@@ -23,18 +24,20 @@ impl Core {
     /// another log that are not safe: sync it first.
     pub fn set_log(&mut self, handle: Handle, log: LogId) -> Result<()> {
         const WHAT: &str = "put under a log";
-        let key = self.log_key(log);
-        let is_open = |key: &SlotKey| self.logs.open.get(*key).is_some_and(|log| !log.is_closing);
+        let key = self.lane.log_key(log);
+        let is_open = |key: &SlotKey| self.lane.logs.open.get(*key).is_some_and(|log| !log.is_closing);
         let Some(key) = key.filter(is_open) else {
             return Err(Error::new(WHAT, "a closed log", Fault::Stale));
         };
-        if self.objects.has_log(handle) {
-            return Err(Error::new(WHAT, self.name_of(handle), Fault::HasLog));
+        if self.lane.objects.has_log(handle) {
+            return Err(Error::new(WHAT, self.lane.name_of(handle), Fault::HasLog));
         }
-        let gate = self.gate_of(key)?;
+        let gate = self.lane.gate_of(key)?;
         self.set_gate(handle, gate)
     }
+}
 
+impl Lane {
     /// The gate of a log, made for the first who is put under it.
     fn gate_of(&mut self, key: SlotKey) -> Result<GateId> {
         let gone = || Error::new("put under", "a closed log", Fault::Stale);

@@ -4,16 +4,16 @@
 
 use baio_engine::{Durability, File, Memory, Wait};
 
-use super::whole;
 use crate::cache::eviction::Hint;
 use crate::cache::{self, Cache, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
 use crate::core::Core;
+use crate::core::lane::Lane;
 use crate::core::requests::Coming;
 use crate::core::tags::Recipient;
+use crate::crossing::ToTable;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::Target;
-use crate::operation::Event;
 use crate::request::{Asked, Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, State, Ticket};
 
 /// Bytes of requests that are gathered before the device is given its part at the latest.
@@ -23,6 +23,18 @@ const BATCH_BYTES: u64 = 256 << 10;
 const LONE_BYTES: u64 = 64 << 10;
 
 impl Core {
+    /// How many bytes of a cached request are done so far: copied or, of a durable write, known to be safe. A long request moves
+    /// on by windows of at most 1 MiB. `None` for a request that has ended, or that the cache has not.
+    #[must_use]
+    pub fn progress(&mut self, ticket: Ticket) -> Option<u64> {
+        match self.lane.requests.state(ticket) {
+            State::InCache(id) | State::Overdue(id) => self.lane.cached.as_ref()?.cache.progress(id),
+            _ => None,
+        }
+    }
+}
+
+impl Lane {
     /// The cache's object that a request is about: of a cached one, made if it is the first on its file or segment; of a direct
     /// one, if it is cached.
     pub(in crate::core) fn object_asked(&mut self, request: &SegmentRequest) -> Result<Option<ObjectId>> {
@@ -77,7 +89,7 @@ impl Core {
             _ => (range.start, range.end),
         };
         let (op, waits) = match request.op {
-            SegmentOp::Sync | SegmentOp::Fence => (whole(request.durability), false),
+            SegmentOp::Sync | SegmentOp::Fence => (CacheOp::whole(request.durability), false),
             SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
             SegmentOp::Write { offset } if is_cached => {
                 let durability = request.durability;
@@ -174,9 +186,9 @@ impl Core {
         cached.told += 1;
         let ticket = match Recipient::of(done.owner) {
             Some(Recipient::Request(ticket)) => ticket,
-            Some(operation @ Recipient::Operation { .. }) => {
-                let uncached = done.result.map(drop).map_err(Fault::Cache);
-                return self.tell_operation(operation, Event::Uncached(uncached));
+            Some(Recipient::Operation { .. }) => {
+                let (tag, ended) = (done.owner, done.result.map(drop).map_err(Fault::Cache));
+                return self.to_table.push_back(ToTable::Uncached { tag, ended });
             }
             Some(Recipient::Driver) | None => {
                 // A direct write may have ended before the range was its own: nothing has failed by that.
@@ -286,16 +298,6 @@ impl Core {
         if let Some(cached) = &mut self.cached {
             cached.cache_mut().cancel(id);
             self.serve_cache();
-        }
-    }
-
-    /// How many bytes of a cached request are done so far: copied or, of a durable write, known to be safe. A long request moves
-    /// on by windows of at most 1 MiB. `None` for a request that has ended, or that the cache has not.
-    #[must_use]
-    pub fn progress(&mut self, ticket: Ticket) -> Option<u64> {
-        match self.requests.state(ticket) {
-            State::InCache(id) | State::Overdue(id) => self.cached.as_ref()?.cache.progress(id),
-            _ => None,
         }
     }
 }

@@ -118,7 +118,7 @@ fn an_abandoned_open_leaves_no_handle() {
             core.turn(Wait::one()).unwrap();
         }
         assert_eq!(place(&mut core), free, "{ends_first}");
-        assert!(core.running.iter().next().is_none());
+        assert!(core.table.running.iter().next().is_none());
         wake_fired(&mut core);
     }
 }

@@ -1,0 +1,91 @@
+//! The table of a core: the volume's metadata, and the operations on it. There is one, however many lanes there are.
+//!
+//! It does not know the requests. What it wants of those who carry them it tells a [`LaneDoor`], and what they tell it comes by
+//! [`Table::hear`].
+
+mod freeze;
+pub(in crate::core) mod operations;
+mod token;
+
+use std::task::Waker;
+
+use self::operations::Running;
+use self::token::Token;
+use super::tags::Recipient;
+use crate::crossing::{LaneDoor, ToTable};
+use crate::error::Fault;
+use crate::operation::Event;
+use crate::operation::claims::Claims;
+use crate::operation::freeze::Freeze;
+use crate::slot_map::{SlotKey, SlotMap};
+use crate::volume::Volume;
+
+/// See the module.
+pub(in crate::core) struct Table {
+    pub(in crate::core) volume: Option<Volume>,
+    pub(in crate::core) running: SlotMap<Running>,
+    /// Which operations have the table token, and who waits for it.
+    pub(in crate::core) token: Token,
+    /// Operations that go on at the next turn.
+    pub(in crate::core) next_turn: Vec<SlotKey>,
+    /// Who is changing which segment, and who waits for the end of that.
+    pub(in crate::core) claims: Claims,
+    pub(in crate::core) waiting_for_claim: Vec<u32>,
+    /// Operations that wait for a thread of theirs.
+    pub(in crate::core) with_threads: Vec<SlotKey>,
+    /// Who keeps the device still.
+    pub(in crate::core) freeze: Freeze,
+    /// How many ranges operations have held so far.
+    pub(in crate::core) holds_made: u64,
+    /// Those who wait for an answer that is there.
+    pub(in crate::core) fired: Vec<Waker>,
+}
+
+impl Table {
+    pub(in crate::core) fn new(volume: Option<Volume>) -> Table {
+        Table {
+            volume,
+            running: SlotMap::default(),
+            token: Token::default(),
+            next_turn: Vec::new(),
+            claims: Claims::default(),
+            waiting_for_claim: Vec::new(),
+            with_threads: Vec::new(),
+            freeze: Freeze::default(),
+            holds_made: 0,
+            fired: Vec::new(),
+        }
+    }
+
+    /// What a lane tells.
+    pub(in crate::core) fn hear(&mut self, lane: &mut dyn LaneDoor, message: ToTable) {
+        match message {
+            ToTable::HasCome { operation } => {
+                if self.running.get(operation).is_some() {
+                    self.step(lane, operation.index, Event::Drained);
+                }
+            }
+            ToTable::Uncached { tag, ended } => {
+                if let Some(operation) = Recipient::of(tag) {
+                    self.tell_operation(lane, operation, Event::Uncached(ended));
+                }
+            }
+            ToTable::Shrunk => {
+                if let Some(volume) = &mut self.volume {
+                    volume.latch();
+                }
+            }
+            ToTable::Thaw { freeze } => self.thaw(lane, freeze),
+        }
+    }
+
+    /// Operations that go on at the next turn, when the device is still, or when a thread of theirs has ended.
+    pub(in crate::core) fn in_flight(&self) -> usize {
+        self.next_turn.len() + self.with_threads.len() + usize::from(self.awaits_stillness())
+    }
+
+    /// May the volume be changed?
+    pub(in crate::core) fn may_change(&self) -> Result<(), Fault> {
+        self.volume.as_ref().map_or(Ok(()), Volume::may_change)
+    }
+}
