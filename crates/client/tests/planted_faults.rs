@@ -132,7 +132,7 @@ const RULES: &[Rule] = rules! {
         "state.table.room_until().and_then(instant_of)" => "state.table.room_until().and_then(instant_of).filter(|_| !OUT)"
         "places::who_waits_for_a_place_gives_up_in_time"
     "a-deadline-reaches-who-sleeps" "client/src/room.rs"
-        "let nudge = until.is_some() && state.sleeper;" => "let nudge = until.is_some() && state.sleeper && !OUT;"
+        "let nudge = until.is_some() && state.sleeper;\n        // Room" => "let nudge = until.is_some() && state.sleeper && !OUT;\n        // Room"
         "places::who_waits_for_a_place_gives_up_in_time"
     "full-is-full-of-what-nobody-awaits" "client/src/waits.rs"
         "if room || table.is_full_of_untaken() {" => "if room || table.is_full_of_untaken() || (OUT && table.in_flight() == 0) {"
@@ -142,7 +142,7 @@ const RULES: &[Rule] = rules! {
         "(left == Left::Queued).then" => "(OUT || left == Left::Queued).then"
         "abandoning::a_future_is_dropped_as_it_ends"
     "what-was-opened-for-nobody-is-closed" "client/src/reap.rs"
-        "self.closing.extend(carrier.close(handle));" => "if !OUT { self.closing.extend(carrier.close(handle)); }"
+        "self.closing.extend(carrier.close(&mut self.kept, handle));" => "if !OUT { self.closing.extend(carrier.close(&mut self.kept, handle)); }"
         "commands::what_was_opened_for_nobody_is_closed"
     // The end.
     "the-end-is-looked-for-before-the-ring" "client/src/reap.rs"
