@@ -31,30 +31,13 @@ use crate::carrier::{Between, Carrier};
 use crate::child::Child;
 use crate::fired::Fired;
 use crate::inside;
+use crate::not_taken::NotTaken;
 use crate::parker::Parker;
 use crate::reap::{ended_early, name_of};
 use crate::state::{Guard, State};
 use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, PoisonError};
 use crate::table::{Ended, HELPER, Kind, Left, earlier};
 use crate::unsynced::Counted;
-
-/// Why a request was not begun; it comes back.
-#[derive(Debug)]
-pub enum NotTaken<M> {
-    /// Every place is taken, or nothing is taken any more.
-    Full(SegmentRequest<M>),
-    /// Its memory cannot be shown to the service where it lies.
-    Hidden(SegmentRequest<M>),
-}
-
-impl<M> NotTaken<M> {
-    /// The request, whyever.
-    pub fn into_request(self) -> SegmentRequest<M> {
-        match self {
-            NotTaken::Full(request) | NotTaken::Hidden(request) => request,
-        }
-    }
-}
 
 /// Requests that are queued at most before they are sent without anybody waiting.
 pub(crate) const BATCH: usize = 64;

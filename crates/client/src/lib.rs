@@ -20,6 +20,7 @@
 //! | `helper.rs`, `event.rs` | the thread that reaps for futures polled elsewhere, and for whoever sleeps on a descriptor; that descriptor |
 //! | `fired.rs` | waking those for whom something came |
 //! | `names.rs` | what handles are called in messages |
+//! | `not_taken.rs` | a request that comes back |
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
 //! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
 //!
@@ -38,6 +39,7 @@ mod helper;
 mod inside;
 mod memory;
 mod names;
+mod not_taken;
 mod parker;
 mod reap;
 mod room;
@@ -51,8 +53,9 @@ mod waits;
 mod wire;
 
 pub use carrier::{Between, Carrier};
-pub use client::{Client, NotTaken};
+pub use client::Client;
 pub use event::Event;
+pub use not_taken::NotTaken;
 pub use session::{ConnectError, PATIENCE, Session, Wishes};
 pub use sync::{locked, locks_taken};
 pub use table::Ended;

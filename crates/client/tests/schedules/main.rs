@@ -42,6 +42,7 @@ included! {
     "../../src/inside.rs" inside
     "../../src/memory.rs" memory
     "../../src/names.rs" names
+    "../../src/not_taken.rs" not_taken
     "../../src/parker.rs" parker
     "../../src/reap.rs" reap
     "../../src/room.rs" room
