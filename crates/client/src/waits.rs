@@ -66,6 +66,11 @@ impl<K: Carrier> Client<K> {
         self.lock().table.is_any_awaited()
     }
 
+    /// Does an outcome lie there that nobody awaits? What it holds comes back when it is taken.
+    pub fn has_untaken(&self) -> bool {
+        self.lock().table.finished() > 0
+    }
+
     /// Asks the service, and waits for its answer in this thread.
     ///
     /// # Errors

@@ -51,8 +51,7 @@ impl Link for Remote {
     }
 
     fn may_bounce_later(&self, bytes: usize) -> bool {
-        let fits = || arena_of(self.client()).is_some_and(|arena| bytes <= arena.size());
-        self.is_far() && fits() && self.gives_back()
+        self.is_far() && self.fits(bytes) && self.gives_back()
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
@@ -292,6 +291,10 @@ impl Link for Remote {
 }
 
 impl Remote {
+    fn fits(&self, bytes: usize) -> bool {
+        arena_of(self.client()).is_some_and(|arena| bytes <= arena.size())
+    }
+
     /// A request by ticket: memory that a broker cannot be shown goes through a buffer of the arena.
     fn start_or_copy(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
         let behind = &self.0.behind;
@@ -314,8 +317,10 @@ impl Remote {
         let len = request.memory.len();
         let own = match must_copy.then(|| bounce(self, &mut request)) {
             Some(Ok(own)) => Some(own),
-            // There may be room when others have ended.
-            Some(Err(_)) if self.may_bounce_later(len) => return Err(request),
+            // There may be room when others have ended, and their outcomes were taken.
+            Some(Err(_)) if self.fits(len) && (self.gives_back() || self.client().has_untaken()) => {
+                return Err(request);
+            }
             // There never will be: it ends at once, with `ENOBUFS`.
             Some(Err(_)) | None => None,
         };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use baio::{Buffer, Done, Failed, Fault, Link, Mode, Remote, Request, Segment};
+use baio::{Buffer, Done, Failed, Fault, Foreign, Link, Memory, Mode, Remote, Request, Segment, SegmentOp, Wait};
 
 use crate::common::broker::Served;
 use crate::common::segment;
@@ -229,4 +229,24 @@ fn who_waits_for_memory_is_told_when_none_will_come() {
     };
     assert_eq!(failed.error.code(), "ENOBUFS");
     drop(kept);
+}
+
+/// What an outcome holds comes back when it is taken: until then a request that wants it is given back, and not ended.
+#[test]
+fn what_lies_untaken_is_room_to_come() {
+    let served = Served::new(|_| {});
+    let volume = served.connect();
+    let a = segment(&volume, "a", 8 * MIB);
+    let write = |len: usize| {
+        let memory = Memory::from(Foreign::of_vec(vec![1; len]));
+        volume.start(a.request(SegmentOp::Write { offset: 0 }, memory))
+    };
+    write(HALF).unwrap();
+    write(HALF).unwrap();
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    let back = write(HALF).unwrap_err();
+    assert_eq!(volume.next_outcome().unwrap().result.unwrap(), HALF as u32);
+    volume.start(back).unwrap();
 }
