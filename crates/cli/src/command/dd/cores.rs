@@ -1,8 +1,8 @@
 //! What carries a copy: a core for each volume that it opens, a link to each broker, or a core without a volume.
 //!
 //! Where a copy goes from one volume to another, both cores are turned, and neither may sleep while the other has
-//! something to do: both are armed, looked at once more, and then their ready descriptors are slept on together. Links to brokers
-//! have one for all of them (`links.rs`).
+//! something to do: both are armed, looked at once more, and then their ready descriptors are slept on together, and those of
+//! links to brokers (`links.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,10 +116,7 @@ impl Cores {
         name: &str,
         access: Access,
     ) -> Result<(usize, Opened), Failure> {
-        let link = self.links.connect(served, &self.config)?;
-        if let Some(waker) = self.links.waker() {
-            self.signals.ring(Bell::Links(waker));
-        }
+        let link = self.links.connect(served, &self.config, &self.signals)?;
         Ok((link, self.links.open(link, served, name, access)?))
     }
 
@@ -226,7 +223,7 @@ impl Cores {
 
     /// Is nothing under way?
     pub(super) fn are_idle(&self) -> bool {
-        self.links.news().is_none() && self.carriers.iter().all(|carrier| carrier.core.in_flight() == 0)
+        self.links.are_idle() && self.carriers.iter().all(|carrier| carrier.core.in_flight() == 0)
     }
 
     fn turn_all(&mut self) -> Result<usize, Failure> {
@@ -250,11 +247,7 @@ impl Cores {
         let ready = busy.filter_map(|carrier| carrier.core.engine_mut().ready_fd(true));
         let ready: Vec<_> = ready.collect();
         let mut watched: Vec<PollFd<'_>> = ready.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        watched.extend(
-            self.links
-                .news()
-                .map(|news| PollFd::from_borrowed_fd(news, PollFlags::IN)),
-        );
+        watched.extend(self.links.events().map(|event| PollFd::new(event, PollFlags::IN)));
         if watched.is_empty() {
             return Ok(());
         }

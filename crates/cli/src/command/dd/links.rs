@@ -4,22 +4,19 @@
 //! lies elsewhere goes through a buffer of the arena too. No piece is longer than a half of that quarter: so no `bs=` or `iodepth=` is too
 //! large for the arena that a broker gives.
 //!
-//! A link has no descriptor that could be slept on beside the cores' own. So every request is polled for, with a waker that writes to
-//! an event descriptor (`eventfd(2)`), and the link's helper reaps.
+//! Each link has a descriptor that is slept on beside the cores' own ([`Link::event_fd`]).
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::task::{Poll, Wake, Waker};
 
-use baio::{
-    Access, Buffer, Config, Error, Handle, Link, Options, Outcome, Remote, Segment, SegmentRequest, Ticket, Wait,
-};
+use baio::{Access, Buffer, Config, Error, Handle, Link, Options, Outcome, Remote, Segment, SegmentRequest, Wait};
 use baio_console::failure::Failure;
 use baio_console::target::Served;
 
 use super::frame::BLOCK;
 use super::inode::{Inode, inode_of};
+use super::signals::{Bell, Signals};
 
 /// This share of an arena stays free for what lies elsewhere.
 const FREE_SHARE: usize = 4;
@@ -28,26 +25,14 @@ const FREE_SHARE: usize = 4;
 #[derive(Default)]
 pub(super) struct Links {
     links: Vec<Route>,
-    news: Option<Arc<News>>,
-}
-
-/// Says that a request has ended.
-struct News(OwnedFd);
-
-impl Wake for News {
-    fn wake(self: Arc<News>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<News>) {
-        // A counter that is full says enough.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
+    /// Rung by signals.
+    bell: Option<Arc<OwnedFd>>,
 }
 
 /// A link and what is under way on it.
 struct Route {
     link: Remote,
+    event: OwnedFd,
     socket: Option<Inode>,
     typed: String,
     /// They stay open as long as the copy goes on.
@@ -55,7 +40,7 @@ struct Route {
     /// Bytes of the arena that are left free.
     free: usize,
     waiting: VecDeque<SegmentRequest>,
-    under_way: Vec<Ticket>,
+    under_way: usize,
     ended: VecDeque<Outcome>,
 }
 
@@ -65,16 +50,17 @@ impl Links {
     }
 
     /// The link to a socket, which is connected if it is not yet.
-    pub(super) fn connect(&mut self, served: &Served, config: &Config) -> Result<usize, Failure> {
+    pub(super) fn connect(&mut self, served: &Served, config: &Config, signals: &Signals) -> Result<usize, Failure> {
         let socket = inode_of(&served.socket);
         let known = |route: &Route| socket.is_some() && route.socket == socket;
         if let Some(index) = self.links.iter().position(known) {
             return Ok(index);
         }
-        if self.news.is_none() {
-            let news = baio_process::descriptor::event();
-            let news = news.map_err(|errno| Failure::from_io("dd", &errno.into()))?;
-            self.news = Some(Arc::new(News(news)));
+        if self.bell.is_none() {
+            let bell = baio_process::descriptor::event();
+            let bell = Arc::new(bell.map_err(|errno| Failure::from_io("dd", &errno.into()))?);
+            signals.ring(Bell::Event(Arc::clone(&bell)));
+            self.bell = Some(bell);
         }
         let options = Options {
             config: *config,
@@ -84,12 +70,13 @@ impl Links {
         let link = Remote::connect_with(&served.socket, "", &options).map_err(told)?;
         self.links.push(Route {
             free: link.arena_free_bytes() / FREE_SHARE,
+            event: link.event_fd().map_err(told)?,
             link,
             socket,
             typed: served.typed.clone(),
             segments: Vec::new(),
             waiting: VecDeque::new(),
-            under_way: Vec::new(),
+            under_way: 0,
             ended: VecDeque::new(),
         });
         Ok(self.links.len() - 1)
@@ -139,37 +126,27 @@ impl Links {
         Ok(())
     }
 
-    /// Sends what there is room for, and looks what has ended; says how much that was. Whatever ends from now on makes
-    /// [`news`](Links::news).
+    /// Sends what there is room for, and looks what has ended; says how much that was.
     pub(super) fn look(&mut self) -> Result<usize, Failure> {
-        let Some(news) = &self.news else {
-            return Ok(0);
-        };
-        // Before looking: what ends meanwhile writes it again.
-        let _ = rustix::io::read(&news.0, &mut [0_u8; 8]);
-        let waker = Waker::from(Arc::clone(news));
-        let mut count = 0;
-        for route in &mut self.links {
-            route.send()?;
-            route.reap(&waker);
-            // What makes room lets others go; what has just been sent may have ended.
-            while !route.waiting.is_empty() && route.sends()? {
-                route.reap(&waker);
-            }
-            count += route.ended.len();
+        if let Some(bell) = &self.bell {
+            // Before looking: a signal that comes meanwhile rings again.
+            let _ = rustix::io::read(bell, &mut [0_u8; 8]);
         }
-        Ok(count)
+        self.links
+            .iter_mut()
+            .try_fold(0, |count, route| Ok(count + route.look()?))
     }
 
-    /// Wakes whoever sleeps on the links.
-    pub(super) fn waker(&self) -> Option<Waker> {
-        self.news.as_ref().map(|news| Waker::from(Arc::clone(news)))
+    /// Is nothing under way?
+    pub(super) fn are_idle(&self) -> bool {
+        self.links.iter().all(|route| route.under_way == 0)
     }
 
-    /// What becomes readable when something has ended; `None` if nothing is under way.
-    pub(super) fn news(&self) -> Option<BorrowedFd<'_>> {
-        let busy = self.links.iter().any(|route| !route.under_way.is_empty());
-        self.news.as_ref().filter(|_| busy).map(|news| news.0.as_fd())
+    /// What is readable when something has ended, or a signal has come; none if nothing is under way.
+    pub(super) fn events(&self) -> impl Iterator<Item = &OwnedFd> {
+        let busy = self.links.iter().filter(|route| route.under_way > 0);
+        let bell = self.bell.as_deref().filter(|_| !self.are_idle());
+        busy.map(|route| &route.event).chain(bell)
     }
 
     pub(super) fn next_outcome(&mut self) -> Option<Outcome> {
@@ -193,18 +170,28 @@ pub(super) struct Opened {
 }
 
 impl Route {
-    /// The same, and whether anything went.
-    fn sends(&mut self) -> Result<bool, Failure> {
-        let before = self.waiting.len();
+    fn look(&mut self) -> Result<usize, Failure> {
         self.send()?;
-        Ok(self.waiting.len() < before)
+        if self.under_way > 0 {
+            self.turn()?;
+        }
+        while let Some(outcome) = self.link.next_outcome() {
+            self.under_way = self.under_way.saturating_sub(1);
+            self.ended.push_back(with_reason(&self.link, outcome));
+        }
+        Ok(self.ended.len())
+    }
+
+    fn turn(&self) -> Result<(), Failure> {
+        let turned = self.link.turn(Wait::No).map(drop);
+        turned.map_err(|error| Failure::from_storage("dd", self.typed.clone(), &error))
     }
 
     /// Starts what waits, as far as there is room.
     fn send(&mut self) -> Result<(), Failure> {
         while let Some(request) = self.waiting.pop_front() {
             match self.link.start(request) {
-                Ok(ticket) => self.under_way.push(ticket),
+                Ok(_) => self.under_way += 1,
                 Err(back) => {
                     self.waiting.push_front(back);
                     return self.waits();
@@ -216,28 +203,14 @@ impl Route {
 
     /// Something waits for the end of another; if there is none, it would wait for ever.
     fn waits(&self) -> Result<(), Failure> {
-        if !self.under_way.is_empty() {
+        if self.under_way > 0 {
             return Ok(());
         }
-        let told = |error: Error| Failure::from_storage("dd", self.typed.clone(), &error);
-        self.link.turn(Wait::No).map_err(told)?;
+        self.turn()?;
         Err(Failure::new("dd", "EIO", "its broker takes no request any more")
             .on(self.typed.clone())
             .needing("a broker that serves")
             .cured_by("look whether it still runs (`baio serve`), and begin again"))
-    }
-
-    /// Takes what has ended.
-    fn reap(&mut self, waker: &Waker) {
-        let Route { link, ended, .. } = self;
-        self.under_way.retain(|ticket| match link.poll(*ticket, waker) {
-            Poll::Pending => true,
-            // A ticket is looked at until it has ended, and no longer: there is an outcome.
-            Poll::Ready(outcome) => {
-                ended.extend(outcome.map(|outcome| with_reason(link, outcome)));
-                false
-            }
-        });
     }
 }
 

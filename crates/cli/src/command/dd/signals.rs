@@ -4,9 +4,9 @@
 //! A thread hears them, notes them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT
 //! ends the program at once: so does one while a volume is being opened.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
 
 use baio_console::failure::Failure;
 use baio_engine::Doorbell;
@@ -30,7 +30,8 @@ struct Heard {
 /// What wakes a copy that sleeps.
 pub(super) enum Bell {
     Core(Doorbell),
-    Links(Waker),
+    /// An event descriptor (`eventfd(2)`) that it polls beside others.
+    Event(Arc<OwnedFd>),
 }
 
 /// Stops the thread that hears. None: no thread could be had, and signals do what they do to any program.
@@ -65,7 +66,10 @@ impl Signals {
         for bell in bells.iter() {
             match bell {
                 Bell::Core(doorbell) => doorbell.ring(),
-                Bell::Links(waker) => waker.wake_by_ref(),
+                Bell::Event(event) => {
+                    // A counter that is full says enough.
+                    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+                }
             }
         }
     }
