@@ -1,6 +1,6 @@
 //! What a user can make the broker pay for is counted until it is gone, and bounded whatever he keeps.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use baio_broker::host::Options;
 use baio_words::entry::HandleWords;
@@ -118,6 +118,16 @@ fn a_welcome_that_nobody_receives_counts_for_its_user() {
     house.ends();
 }
 
+/// Bytes that the other side has not received (`SIOCOUTQ`, unix(7)).
+#[allow(unsafe_code)]
+fn unheard(socket: impl AsFd) -> i32 {
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open for the call, which writes one `int`.
+    let said = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(said, 0);
+    bytes
+}
+
 /// The same for what is handed on: so many lie in one socket, and no more.
 #[test]
 fn handles_that_are_handed_on_and_not_received_are_bounded() {
@@ -133,11 +143,13 @@ fn handles_that_are_handed_on_and_not_received_are_bounded() {
         // Taken back at once, so that no place keeps count.
         client.pose(&Question::Revoke { grant: turn + 1 });
     }
-    // The broker hears all of it before any is received.
+    // The broker hears all of it before any is received: what it has taken off the socket before it hears another is done.
     let mut other = house.client();
-    for _ in 0..20 {
+    until("the broker has heard all", || {
+        let unheard = unheard(&client.wire.0);
         assert!(matches!(other.ask(&Question::Info), Answer::Volume(_)));
-    }
+        unheard == 0
+    });
     let (mut granted, mut refused) = (0, 0);
     for _ in 0..80 {
         let Told::Message(FromBroker::Answer { answer, .. }, fds) = client.wire.receive() else {
