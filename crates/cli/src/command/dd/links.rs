@@ -10,7 +10,10 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use baio::{Access, Buffer, Config, Error, Handle, Link, Options, Outcome, Remote, Segment, SegmentRequest, Wait};
+use baio::{
+    Access, Buffer, Caching, Config, Error, Fault, Handle, Link, Options, Outcome, Remote, Segment, SegmentRequest,
+    Ticket, Wait,
+};
 use baio_console::failure::Failure;
 use baio_console::target::Served;
 
@@ -172,14 +175,19 @@ pub(super) struct Opened {
 impl Route {
     fn look(&mut self) -> Result<usize, Failure> {
         self.send()?;
-        if self.under_way > 0 {
-            self.turn()?;
-        }
+        let turned = match self.under_way {
+            0 => Ok(()),
+            _ => self.turn(),
+        };
         while let Some(outcome) = self.link.next_outcome() {
             self.under_way = self.under_way.saturating_sub(1);
             self.ended.push_back(with_reason(&self.link, outcome));
         }
-        Ok(self.ended.len())
+        // A broker that has ended says so by what was under way, and the copy tells how far it came.
+        match self.ended.len() {
+            0 => turned.map(|()| 0),
+            count => Ok(count),
+        }
     }
 
     fn turn(&self) -> Result<(), Failure> {
@@ -192,10 +200,13 @@ impl Route {
         while let Some(request) = self.waiting.pop_front() {
             match self.link.start(request) {
                 Ok(_) => self.under_way += 1,
-                Err(back) => {
-                    self.waiting.push_front(back);
-                    return self.waits();
-                }
+                Err(back) => match self.link.refusal() {
+                    Some(fault) => self.ended.push_back(refused(back, fault, &self.typed)),
+                    None => {
+                        self.waiting.push_front(back);
+                        return self.waits();
+                    }
+                },
             }
         }
         Ok(())
@@ -211,6 +222,28 @@ impl Route {
             .on(self.typed.clone())
             .needing("a broker that serves")
             .cured_by("look whether it still runs (`baio serve`), and begin again"))
+    }
+}
+
+/// The end of a request that was never sent, since its broker has ended.
+fn refused(request: SegmentRequest, fault: Fault, typed: &str) -> Outcome {
+    let error = Error::new(request.op.name(), typed, fault);
+    let offset = request.op.offset();
+    Outcome {
+        ticket: Ticket {
+            index: u32::MAX,
+            generation: 0,
+        },
+        tag: request.tag,
+        result: Err(match offset {
+            Some(offset) => error.at(offset),
+            None => error,
+        }),
+        bytes_done: 0,
+        memory: request.memory,
+        took: Caching::Direct,
+        iterations: 0,
+        pin: None,
     }
 }
 
