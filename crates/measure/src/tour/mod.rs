@@ -17,6 +17,7 @@ use baio_console::mount::Mount;
 use baio_console::output::{Align, Answer, Table};
 use clap::Args;
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use crate::figures::command_line::CommandLine;
 use crate::figures::interrupt;
@@ -126,24 +127,20 @@ fn refuse_without_room(dir: &Path) -> Result<(), Failure> {
 
 impl Answer for Tour {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", self.verdict)?;
+        writeln!(out, "{}", wrapped(&self.verdict))?;
         let on =
             |what: &Option<String>, word: &str| what.as_ref().map_or_else(String::new, |what| format!("{word}{what}"));
-        writeln!(
-            out,
-            "This disk: {}{}{}",
-            self.directory.display(),
-            on(&self.file_system, ", "),
-            on(&self.device, " on ")
-        )?;
+        let (file_system, device) = (on(&self.file_system, ", "), on(&self.device, " on "));
+        let disk = format!("This disk: {}{file_system}{device}", self.directory.display());
+        writeln!(out, "{}", wrapped(&disk))?;
         writeln!(out)?;
         self.table().write(out)?;
         writeln!(out)?;
-        writeln!(out, "{}", self.carried)?;
-        writeln!(out, "{}", self.killed)?;
+        writeln!(out, "{}", wrapped(&self.carried.to_string()))?;
+        writeln!(out, "{}", wrapped(&self.killed.to_string()))?;
         writeln!(out, "\nWhat follows:")?;
         for sentence in &self.advice {
-            writeln!(out, "- {sentence}")?;
+            writeln!(out, "{}", wrapped(&format!("- {sentence}")))?;
         }
         writeln!(
             out,
@@ -160,6 +157,26 @@ impl Answer for Tour {
             false => ExitStatus::NotVerified,
         }
     }
+}
+
+/// In lines of 80 columns; a word that is longer has a line of its own.
+fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 80;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines
+            .last_mut()
+            .filter(|line| line.is_empty() || line.width() + 1 + word.width() <= COLUMNS);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(format!("  {word}")),
+        }
+    }
+    lines.join("\n")
 }
 
 impl Tour {
@@ -183,5 +200,22 @@ impl Tour {
             ]);
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_sentence_takes_several_lines_of_eighty_columns() {
+        let text = "twelve words ".repeat(20);
+        let lines = wrapped(text.trim());
+        assert!(
+            lines.lines().count() > 3 && lines.lines().all(|line| line.width() <= 80),
+            "{lines}"
+        );
+        assert_eq!(lines.split_whitespace().count(), 40);
+        assert_eq!(wrapped("short"), "short");
     }
 }
