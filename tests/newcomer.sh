@@ -15,7 +15,7 @@ repository=$PWD
 place=$(mktemp -d "${TMPDIR:-/tmp}/baio-newcomer.XXXXXX")
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/bin" "$place/root"
-# Where the `cargo install` of docs/program.md puts the program; nobody's browser opens.
+# Where the `cargo install` of docs/use/commands.md puts the program; nobody's browser opens.
 export CARGO_INSTALL_ROOT=$place/root PATH=$place/root/bin:$PATH BROWSER=true
 
 # The blocks of a language in a page or in the head of an example, each into a file: $place/blocks.NUMBER.
@@ -53,7 +53,7 @@ reason() { # line
     *"/run/mail/metrics.sock"*) echo "it needs a program that has opened that socket" ;;
     *COMMIT* | *" REV") echo "it needs a commit of yours" ;;
     "sudo "*) echo "it changes the machine" ;;
-    "baio serve /tmp/vol.img --socket /tmp/vol.sock") echo "it serves until it is stopped; docs/serving.md does so in the background too" ;;
+    "baio serve /tmp/vol.img --socket /tmp/vol.sock") echo "it serves until it is stopped; docs/use/serving.md does so in the background too" ;;
     .ci/kernels* | .ci/guest*) echo "it takes hours; a part of it is a step of .ci/run of its own" ;;
     "cargo build --release -p baio-cli -p baio-sim") echo "a step of .ci/long of its own" ;;
     *" powercut --"*) echo "it takes minutes; a step of .ci/long of its own" ;;
@@ -130,17 +130,17 @@ project() {
 }
 
 # The second one installs the program, which the others use.
-pages=(README.md docs/program.md CONTRIBUTING.md docs/*.md benches/peers/README.md)
+pages=(README.md docs/use/commands.md CONTRIBUTING.md docs/*.md docs/{use,program,inside}/*.md benches/peers/README.md)
 mapfile -t pages < <(printf '%s\n' "${pages[@]}" | awk '!seen[$0]++')
 examples=(crates/baio/examples/*.rs crates/engine/examples/*/main.rs crates/storage/examples/*.rs)
-programs=(README.md docs/recipes.md docs/log.md docs/cache.md)
+programs=(README.md docs/program/recipes.md docs/program/log.md docs/program/cache.md)
 if [ $# -gt 0 ]; then
     case $1 in
     *.rs) pages=() programs=() examples=("$1") ;;
     *) pages=("$1") examples=() programs=("$1") ;;
     esac
     # The other pages are for whoever has done what that one says first.
-    [ "$1" = docs/program.md ] || command -v baio >/dev/null || cargo install --quiet --locked --path crates/cli
+    [ "$1" = docs/use/commands.md ] || command -v baio >/dev/null || cargo install --quiet --locked --path crates/cli
 fi
 
 for page in "${pages[@]}"; do shell_of "$page"; done

@@ -7,7 +7,7 @@ import shutil
 
 from programs.running import LIBAIO, Machine, Skip, Told, must_have_carried, same, show, spoken
 
-HOP = "it waits for an event fd and reads the live ring without a call, so the library's thread stands between (docs/drop-ins.md)"
+HOP = "it waits for an event fd and reads the live ring without a call, so the library's thread stands between (docs/program/drop-ins.md)"
 MIB = 1 << 20
 
 

@@ -14,7 +14,7 @@
 //! | [`control`] | what is asked of a core besides requests, and how that begins and ends | storage |
 //! | `opening` | a file is opened by a thread of its own | storage |
 //!
-//! The client is the library's `Remote`; neither side imports the other. `docs/broker.md` tells who wakes whom.
+//! The client is the library's `Remote`; neither side imports the other. `docs/inside/broker.md` tells who wakes whom.
 //!
 //! Sources: seed 004 §5 (a service thread that shares the application's memory), §4 and §6 (many requests in one call).
 

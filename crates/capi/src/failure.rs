@@ -1,5 +1,5 @@
 //! Errors: each function gives a negative number, and the thread keeps the text of the last one, with need and cure
-//! (docs/decisions/0031-errors-in-c.md).
+//! (docs/inside/decisions/0031-errors-in-c.md).
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};

@@ -1,7 +1,7 @@
 //! # baio-capi: `libbaio.so.0` and `baio.h`
 //!
 //! The C interface of the crate `baio`, and nothing but a shell around it: what a function does is what the Rust function behind it does.
-//! `baio.h` is made from this source by cbindgen; `build.sh` links the shared library. How it is used stands in `docs/c-interface.md`.
+//! `baio.h` is made from this source by cbindgen; `build.sh` links the shared library. How it is used stands in `docs/program/c-interface.md`.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -39,7 +39,7 @@ impl Home for Remote {
     }
 }
 
-/// What the environment asks for, where the program leaves it open: under valgrind, for one, io_uring hangs (docs/c-interface.md).
+/// What the environment asks for, where the program leaves it open: under valgrind, for one, io_uring hangs (docs/program/c-interface.md).
 fn backend_named(name: &str) -> Result<Backend> {
     let known = Backend::ALL.into_iter().find(|backend| backend.name() == name);
     known.ok_or_else(|| {

@@ -71,7 +71,7 @@ fn clean(test: &str, source: &str, compiler: &str, standard: &str) {
     let dir = tempfile::tempdir().unwrap();
     let program = compiled(source, compiler, standard, dir.path());
     let mut valgrind = Command::new("valgrind");
-    // While a thread waits in io_uring_enter(2), valgrind 3.19 runs no other (docs/c-interface.md).
+    // While a thread waits in io_uring_enter(2), valgrind 3.19 runs no other (docs/program/c-interface.md).
     valgrind
         .env("BAIO_BACKEND", "threads")
         .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])

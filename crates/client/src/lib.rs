@@ -24,7 +24,7 @@
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
 //! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
 //!
-//! `docs/broker.md` tells who wakes whom.
+//! `docs/inside/broker.md` tells who wakes whom.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -25,7 +25,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The rules that hold on every backend are in `docs/engine.md`; the states of a request stand at the top of `slot.rs`, the
+//! The rules that hold on every backend are in `docs/inside/engine.md`; the states of a request stand at the top of `slot.rs`, the
 //! contract of a backend at the top of `backend/mod.rs`, and the shortest backend is `backend/sync.rs`.
 //!
 //! Sources: seed 000 and seed 001 §2-3 (iterations and retries), seed 004 §4 and §6 (many operations in one call, notice by

@@ -1,5 +1,5 @@
 //! Streams on every backend that is asynchronous: what waits for somebody else waits, blocking descriptor or not, and takes
-//! neither the owner's time nor a worker (docs/engine.md, seed 001 §9).
+//! neither the owner's time nor a worker (docs/inside/engine.md, seed 001 §9).
 
 #![allow(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! The kernel's AIO has done a buffered write when `io_submit` returns, and finishes a direct one when the process is gone. io_uring drops
 //! what its workers have not begun. So exit(3) waits here for the writes and syncs of files that are under way when it is called. `_exit`, a signal and exec do not pass by here:
-//! `docs/drop-ins.md` says what is lost then. The library is never unloaded (`-z nodelete`), so dlclose(3) does not either.
+//! `docs/program/drop-ins.md` says what is lost then. The library is never unloaded (`-z nodelete`), so dlclose(3) does not either.
 
 #![allow(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! # baio-libaio: `libaio.so.1` on baio's engine
 //!
 //! Programs that use libaio 0.3.113 run with this library in its place. What it promises and where it differs stands in
-//! `docs/drop-ins.md`; why it stands on the engine's ring and not on its `Engine`, in `docs/decisions/0030-the-floor-of-a-shim.md`.
+//! `docs/program/drop-ins.md`; why it stands on the engine's ring and not on its `Engine`, in `docs/inside/decisions/0030-the-floor-of-a-shim.md`.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -18,7 +18,7 @@
 //! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
 //! A process of ours is this program again: with the words of a command line, or as `baio worker JOB`, for which
-//! `main` asks [`worker`] first. `docs/report.md` is for users.
+//! `main` asks [`worker`] first. `docs/use/report.md` is for users.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]

@@ -2,7 +2,7 @@
 //!
 //! glibc's threads end with the process wherever they are, but a write that one has begun is done by then. io_uring drops what its
 //! workers have not begun. So exit(3) waits here for writes and syncs of files; not for pipes and sockets, where nobody may ever read.
-//! `_exit`, a signal and exec do not pass by here: `docs/drop-ins.md` says what is lost then.
+//! `_exit`, a signal and exec do not pass by here: `docs/program/drop-ins.md` says what is lost then.
 
 #![allow(unsafe_code)]
 

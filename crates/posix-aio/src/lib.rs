@@ -1,7 +1,7 @@
 //! # baio-posix-aio: glibc's POSIX AIO on baio's engine
 //!
 //! Programs that use `aio_read` and its like run with this library preloaded. What it promises and where it differs stands in
-//! `docs/drop-ins.md`; why it stands on the engine's ring and not on its `Engine`, in `docs/decisions/0030-the-floor-of-a-shim.md`.
+//! `docs/program/drop-ins.md`; why it stands on the engine's ring and not on its `Engine`, in `docs/inside/decisions/0030-the-floor-of-a-shim.md`.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -284,7 +284,7 @@ static void story_stream(int fd)
 		for (each = 0; each < got; each++, at++)
 			MUST(part[each] == at / 4096);
 	}
-	/* Whoever is told EPIPE gets no signal: one would end us. Before Linux 6.18 there is no such write (docs/drop-ins.md). */
+	/* Whoever is told EPIPE gets no signal: one would end us. Before Linux 6.18 there is no such write (docs/program/drop-ins.md). */
 	if (pwritev2(fd, &byte, 1, 0, RWF_WITHOUT_SIGNAL) < 0)
 		signal(SIGPIPE, SIG_IGN);
 	wait_for(&reads[49]);

@@ -3,7 +3,7 @@
 //! An entry names a run of the arena by offset and length, which is all that another process could say. Within one process
 //! that would need an `unsafe` conversion back into a buffer, sound only if the peer tells the truth. So the buffer itself
 //! waits here, at the place that the entry's tag names, and the service checks that it is the run that the entry names
-//! (`docs/decisions/0009-memory-moves-through-a-table.md`).
+//! (`docs/inside/decisions/0009-memory-moves-through-a-table.md`).
 //!
 //! Each place has a lock of its own, which is never waited for: the rings hand a place back and forth, so both sides want
 //! it at the same time only if one of them is wrong, and then it gets nothing.

@@ -13,7 +13,7 @@
 //! | [`exchange`] | where memory changes sides, within one process | nothing |
 //! | [`shared`] | all of it together | the above, the words |
 //!
-//! What lies in the entries is said by [`baio_words::entry`]. `docs/broker.md` tells who wakes whom.
+//! What lies in the entries is said by [`baio_words::entry`]. `docs/inside/broker.md` tells who wakes whom.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

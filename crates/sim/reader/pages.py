@@ -1,4 +1,4 @@
-"""Bytes to values, as docs/disk-format.md has them: checksums, the name hash, superblocks, images, inodes."""
+"""Bytes to values, as docs/inside/disk-format.md has them: checksums, the name hash, superblocks, images, inodes."""
 
 import struct
 import unicodedata

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An independent reader of baio volumes: the Python standard library, and docs/disk-format.md.
+"""An independent reader of baio volumes: the Python standard library, and docs/inside/disk-format.md.
 
 It shares no code with crates/storage and is not to be made to agree with it: where the two differ, one of them or the
 document is wrong. It never writes.

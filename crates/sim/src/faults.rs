@@ -7,7 +7,7 @@
 //! may have happened or not.
 //!
 //! Not claimed: bytes of users, of which there is one copy. A metadata write that lands among them destroys them unseen,
-//! so the sectors that it hit are passed over ([`Content::Damaged`](crate::stamp::Content)). Nor what `docs/disk-format.md`
+//! so the sectors that it hit are passed over ([`Content::Damaged`](crate::stamp::Content)). Nor what `docs/inside/disk-format.md`
 //! calls the limit: a page of the table that is all zeroes looks as if it had never been written. The rear of a superblock
 //! is zeroes, and put over a bucket's image some sectors too early it makes one; what is wrong then is counted apart.
 

@@ -3,7 +3,7 @@
 //!
 //! Rot is a flipped bit, a page of other bytes, or a page of zeroes. Zeroes over the first two generations of a bucket's table
 //! images are left to [`Rot::within_the_limit`]: a look-up cannot tell them from pages never written, a check can
-//! (`docs/disk-format.md` states the limit).
+//! (`docs/inside/disk-format.md` states the limit).
 
 use std::fmt;
 

@@ -34,7 +34,7 @@
 //! | `measurement.rs`, `costs.rs` | the shape of a result that every side of a comparison has; what a process has cost |
 //! | `command/` | what is typed, what it means, how it is shown |
 //!
-//! Sources: seed 001 §3.6 and §7.3 (aio-stress). `docs/stress.md` is for users.
+//! Sources: seed 001 §3.6 and §7.3 (aio-stress). `docs/use/stress.md` is for users.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]

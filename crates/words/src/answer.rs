@@ -107,7 +107,7 @@ impl Answer {
     }
 }
 
-// The kinds of answers, as `docs/shm-protocol.md` has them.
+// The kinds of answers, as `docs/inside/shm-protocol.md` has them.
 kinds! { Answer {
     0x0201 Done "done";
     0x0202 Segment "segment" { info };

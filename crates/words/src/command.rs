@@ -324,7 +324,7 @@ fn growing(mut command: Command) -> Command {
     command
 }
 
-// The kinds of questions, as `docs/shm-protocol.md` has them.
+// The kinds of questions, as `docs/inside/shm-protocol.md` has them.
 kinds! { Command {
     0x0101 Create "create" { operation, owner_uid, name, options };
     0x0102 Delete "delete" { operation, owner_uid, name };

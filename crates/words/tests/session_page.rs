@@ -1,4 +1,4 @@
-//! `docs/shm-protocol.md` is what others write their clients from: its tables of numbers and its examples are what the code does.
+//! `docs/inside/shm-protocol.md` is what others write their clients from: its tables of numbers and its examples are what the code does.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use baio_words::{
     Problem, ProblemPlace, Repair, SegmentInfo,
 };
 
-const PAGE: &str = include_str!("../../../docs/shm-protocol.md");
+const PAGE: &str = include_str!("../../../docs/inside/shm-protocol.md");
 
 /// The bytes of an example: what stands on its lines before three spaces.
 fn example(name: &str) -> Vec<u8> {

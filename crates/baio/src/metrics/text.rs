@@ -1,5 +1,5 @@
 //! The snapshot in the text format of OpenMetrics, by prometheus-client's collector interface
-//! (`docs/decisions/0022-metrics-are-a-snapshot.md`).
+//! (`docs/inside/decisions/0022-metrics-are-a-snapshot.md`).
 
 mod broker;
 
@@ -22,7 +22,7 @@ const EDGES: std::ops::RangeInclusive<u32> = 12..=34;
 const STEP: usize = 2;
 
 impl Metrics {
-    /// The snapshot in the text exposition format of Prometheus (OpenMetrics 1.0), as `serve` answers with. `docs/observing.md`
+    /// The snapshot in the text exposition format of Prometheus (OpenMetrics 1.0), as `serve` answers with. `docs/use/observing.md`
     /// lists the names.
     #[must_use]
     pub fn prometheus(&self) -> String {

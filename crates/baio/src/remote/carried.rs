@@ -15,7 +15,7 @@ use super::far::{Current, Far};
 
 /// Memory that is named by its place in the arena, where it has one. To a service of this process it goes through the exchange, and so
 /// does memory without a place; to a broker nothing else goes.
-// What that means: docs/decisions/0009-memory-moves-through-a-table.md
+// What that means: docs/inside/decisions/0009-memory-moves-through-a-table.md
 pub(super) struct Carried {
     pub(super) way: Way,
 }

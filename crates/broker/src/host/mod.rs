@@ -18,7 +18,7 @@
 //! | `figures.rs` | the same and the core's counters, for other threads |
 //! | `sockets.rs`, `groups.rs` | the system's calls for all that |
 //!
-//! What a client may send, and what becomes of it, says `docs/shm-protocol.md`; `docs/broker.md` who wakes whom.
+//! What a client may send, and what becomes of it, says `docs/inside/shm-protocol.md`; `docs/inside/broker.md` who wakes whom.
 //!
 //! Whatever a client does ends at most its own session. What it shares is read once and checked, what it asks is bounded by
 //! [`Options`], what it leaves behind ends before its memory is given back.

@@ -1,4 +1,4 @@
-//! The broker and clients of it that are written from `docs/shm-protocol.md`: with the words, the rings and the system's calls,
+//! The broker and clients of it that are written from `docs/inside/shm-protocol.md`: with the words, the rings and the system's calls,
 //! and with nothing of the library's own client.
 //!
 //! | file | which story |

@@ -21,7 +21,7 @@ use crate::command::child;
 Without --libaio and --posix-aio it is both. A program finds libaio.so.1 by LD_LIBRARY_PATH; POSIX AIO comes by LD_PRELOAD, behind what
 is there already: for a program with AddressSanitizer, name its runtime there (LD_PRELOAD=libasan.so.8). A program
 that is linked statically, makes the system calls itself, uses io_uring or runs with rights of others (setuid) is as it would be without.
-BAIO_EXPLAIN=1 lets the libraries say what carries them. Where they differ from the originals: docs/drop-ins.md.
+BAIO_EXPLAIN=1 lets the libraries say what carries them. Where they differ from the originals: docs/program/drop-ins.md.
 
 PROGRAM finds the signals ignored, blocked or neither as baio found them. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that are
 sent to baio are handed on to it; Ctrl-C reaches it from the terminal.

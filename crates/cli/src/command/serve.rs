@@ -62,7 +62,7 @@ const FDS_OF_OURS: u64 = 64;
 #[command(after_help = "\
 Serves until SIGTERM or SIGINT: what is under way ends, what is cached is written, the volume is closed. A second one, half
 a second later, ends it at once, and the next open heals the volume. A socket that a service manager hands over is used in place of --socket.
-Whoever may write to the socket may connect; the broker knows each client's user, groups and quota (docs/serving.md).
+Whoever may write to the socket may connect; the broker knows each client's user, groups and quota (docs/use/serving.md).
 Rules of --grants only narrow that. SIGHUP rereads them: uid 34 may read; gid 120 may read write manage; everybody may nothing.
 
 Examples:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client of the broker, written from docs/shm-protocol.md: Python's standard library and nothing else.
+"""A client of the broker, written from docs/inside/shm-protocol.md: Python's standard library and nothing else.
 
     baio format vol.img --size 16M --segments 100
     baio serve vol.img --socket vol.sock &

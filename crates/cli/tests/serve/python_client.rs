@@ -1,4 +1,4 @@
-//! Promise: `docs/shm-protocol.md` is enough to write a client from. `python/client.py` was written from that page alone, and
+//! Promise: `docs/inside/shm-protocol.md` is enough to write a client from. `python/client.py` was written from that page alone, and
 //! does a day's work at a broker that `baio serve` runs.
 
 use std::io::{BufRead, BufReader};

@@ -5,7 +5,7 @@
 //! The files of the client and of the ring are included as they are; what they share and sleep on is the model's
 //! (`sync.rs`, `atomic.rs`, `bell.rs`), and so is the service at the other end (`service.rs`). The model runs one thread at a time
 //! and chooses at random who goes on wherever threads can meet; a thread that nobody wakes is a deadlock, and an error.
-//! It knows no weak orderings: `ring_loom.rs` of the ring and `parker_loom.rs` check those. `docs/testing.md` says why there are two.
+//! It knows no weak orderings: `ring_loom.rs` of the ring and `parker_loom.rs` check those. `docs/inside/testing.md` says why there are two.
 //!
 //! | variable | what it says | if not set |
 //! |---|---|---|

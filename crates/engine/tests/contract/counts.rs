@@ -1,4 +1,4 @@
-//! A wait for a count is a wait for so many results, whatever their requests are made of (docs/engine.md rule 9). A backend
+//! A wait for a count is a wait for so many results, whatever their requests are made of (docs/inside/engine.md rule 9). A backend
 //! counts iterations: one that must go on, or that another request waits for, is no result, and what follows from it has to
 //! be handed over within the same turn. So every mix of requests that take several iterations, or wait for one another, is
 //! waited for as a whole, alone and beside what never ends. Who reaches the deadline has slept for ever.

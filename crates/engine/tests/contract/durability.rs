@@ -1,4 +1,4 @@
-//! What a completed write or sync has made safe, in which order, and what a failure does to later proofs (docs/engine.md
+//! What a completed write or sync has made safe, in which order, and what a failure does to later proofs (docs/inside/engine.md
 //! rule 5).
 
 use baio_engine::sim::log::Record;

@@ -1,5 +1,5 @@
 //! Exactly one completion per request, memory that stays with it until its own end, and engines that end in good order
-//! (docs/engine.md rules 1, 3 and 6).
+//! (docs/inside/engine.md rules 1, 3 and 6).
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! One contract, every backend (docs/engine.md).
+//! One contract, every backend (docs/inside/engine.md).
 //!
 //! Each case is a claim and runs over every row of `backends::BACKENDS`, and over the example of a device and a backend of
 //! one's own (`examples/ram/device.rs`). What a backend cannot do stands in
@@ -119,7 +119,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     BACKENDS.iter().chain([&RAM, &MOVABLE, &RAM_HELPS, &BOTH])
 }
 
-/// (backends, case or group of cases, why not). The list of docs/engine.md, "What each backend refuses".
+/// (backends, case or group of cases, why not). The list of docs/inside/engine.md, "What each backend refuses".
 #[rustfmt::skip]
 const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sim ram", "exchange::*", ONLY_DISKS),
@@ -290,7 +290,7 @@ fn every_backend_keeps_the_contract() {
     }
 }
 
-/// docs/engine.md rule 7: nothing dies where io_uring is blocked, locked memory is short, or the AIO events are used up.
+/// docs/inside/engine.md rule 7: nothing dies where io_uring is blocked, locked memory is short, or the AIO events are used up.
 #[test]
 fn the_contract_is_kept_in_bad_environments() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

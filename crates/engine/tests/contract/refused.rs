@@ -1,4 +1,4 @@
-//! The contract is kept where what is young is refused: all at once, and where there is time one call or flag after another (docs/engine.md,
+//! The contract is kept where what is young is refused: all at once, and where there is time one call or flag after another (docs/inside/engine.md,
 //! "What a kernel may lack"). A filter stays with its process, so each has a child of its own. One request of each kind, in every way:
 //! `young_calls.rs`.
 

@@ -1,4 +1,4 @@
-//! Bytes go where they belong, all of them, and come back (docs/engine.md rule 2).
+//! Bytes go where they belong, all of them, and come back (docs/inside/engine.md rule 2).
 
 use baio_engine::{
     Arena, Buffer, Caching, Config, Engine, Errno, Error, File, Memory, Notice, Open, Policy, Region, Request, Vectored,

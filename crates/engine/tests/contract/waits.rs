@@ -1,5 +1,5 @@
 //! Every kind of request that can wait for ever, and what cancel, abandon, deadline, shutdown and drop do to it: it ends
-//! exactly once, by itself, and its memory comes back (docs/engine.md rules 1 and 6).
+//! exactly once, by itself, and its memory comes back (docs/inside/engine.md rules 1 and 6).
 
 use std::any::Any;
 use std::io::Read;

@@ -1,5 +1,5 @@
 //! Helpers beside the engine's own backend: devices that it does not know, in one engine and one queue of completions, on every
-//! backend (docs/engine.md, "Several sorts of devices in one engine").
+//! backend (docs/inside/engine.md, "Several sorts of devices in one engine").
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

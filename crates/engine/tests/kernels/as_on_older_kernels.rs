@@ -1,4 +1,4 @@
-//! What a kernel may lack is a line of one table, and each line can be taken away on every machine (docs/engine.md, "What a kernel may
+//! What a kernel may lack is a line of one table, and each line can be taken away on every machine (docs/inside/engine.md, "What a kernel may
 //! lack"). A test runs itself again in a child process, whose environment takes lines away.
 
 use std::io::Write;
@@ -346,7 +346,7 @@ fn what_no_engine_has_to_try_is_tried_for_who_asks() {
 /// The page has the table as it is.
 #[test]
 fn the_page_tells_every_line() {
-    let page = include_str!("../../../../docs/engine.md");
+    let page = include_str!("../../../../docs/inside/engine.md");
     let begins = "| name | since Linux | what it is | found out by | instead |\n|---|---|---|---|---|\n";
     let lines = kernel::TABLE.iter().map(|line| {
         let kernel::Line {
@@ -360,7 +360,10 @@ fn the_page_tells_every_line() {
         format!("| `{name}` | {since} | {what} | {found} | {instead} |\n")
     });
     let table = format!("{begins}{}\n", lines.collect::<String>());
-    assert!(page.contains(&table), "docs/engine.md lacks this table:\n{table}");
+    assert!(
+        page.contains(&table),
+        "docs/inside/engine.md lacks this table:\n{table}"
+    );
 }
 
 /// The kernels that are tested, how new they are as the table counts, and what of older lines each lacks all the same: the stable series of
@@ -375,7 +378,7 @@ const TESTED: &[(&str, &str, &[&str])] = &[
 /// And what each kernel lacks is what the table says.
 #[test]
 fn the_pages_tell_what_each_tested_kernel_lacks() {
-    let page = include_str!("../../../../docs/engine.md");
+    let page = include_str!("../../../../docs/inside/engine.md");
     let version = |text: &str| {
         let (major, minor) = text.split_once('.').expect("a version");
         (major.parse::<u32>().unwrap(), minor.parse::<u32>().unwrap())

@@ -1,5 +1,5 @@
 //! An engine starts wherever anything works, on the best that does; what it did not take is told with reason and cure
-//! (docs/engine.md rule 7). What a system may forbid is forbidden here by a seccomp filter on one thread, as containers do.
+//! (docs/inside/engine.md rule 7). What a system may forbid is forbidden here by a seccomp filter on one thread, as containers do.
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! The promises under everything else: no byte outside a buffer in flight ever changes, and each request is told of once, or when it was
-//! given up or overdue its memory comes back once (docs/engine.md rules 1 and 6).
+//! given up or overdue its memory comes back once (docs/inside/engine.md rules 1 and 6).
 //!
 //! Engines are dropped with I/O in flight, before and in the syncs that make it durable, requests cancelled and abandoned, deadlines missed, engines shut down without
 //! patience, the process forks; all at random. The memory comes from one arena that outlives the engines, and all of it is

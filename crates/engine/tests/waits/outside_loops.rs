@@ -1,5 +1,5 @@
 //! Whatever ends while somebody sleeps wakes them: in a turn that waits for several, or in a loop outside that sleeps on the
-//! ready descriptor until the next deadline (docs/engine.md rule 9). On every asynchronous backend.
+//! ready descriptor until the next deadline (docs/inside/engine.md rule 9). On every asynchronous backend.
 
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a wait promises (docs/engine.md rule 9), against random mixtures of requests: a turn returns with as many results as
+//! What a wait promises (docs/inside/engine.md rule 9), against random mixtures of requests: a turn returns with as many results as
 //! it was asked for, or at the deadline; never does it sleep while something that could be submitted or continued lies there,
 //! nor for more than is left.
 //!

@@ -1,5 +1,5 @@
 //! What is known to differ between the original and ours. Nowhere else does the test make the two the same. Each difference is a line of
-//! docs/drop-ins.md, "Known differences".
+//! docs/program/drop-ins.md, "Known differences".
 
 use crate::common::{Context, Library};
 
@@ -45,7 +45,7 @@ pub(crate) const LATE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[test]
 fn known_differences_stand_in_the_document() {
-    let text = include_str!("../../../../docs/drop-ins.md");
+    let text = include_str!("../../../../docs/program/drop-ins.md");
     let (_, known) = text.split_once("## Known differences").unwrap();
     for line in LINES {
         assert!(known.contains(&format!("\n- {line}")), "{line}");

@@ -446,11 +446,11 @@ mod tests {
 
     #[test]
     fn the_page_of_results_has_the_report_beside_it() {
-        let json = include_str!("../../../../docs/results/report.json");
+        let json = include_str!("../../../../docs/use/results/report.json");
         let kept: Record = serde_json::from_str(json).unwrap();
         let mut shown = Vec::new();
         write_kept(&kept, Shown { commands: false }, &mut shown).unwrap();
-        let page = include_str!("../../../../docs/results.md");
+        let page = include_str!("../../../../docs/use/results.md");
         let block = page.split("```").nth(1).and_then(|block| block.strip_prefix("text\n"));
         assert_eq!(block, Some(&String::from_utf8(shown).unwrap()[..]));
     }

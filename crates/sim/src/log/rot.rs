@@ -1,6 +1,6 @@
 //! Rot: one batch, or one copy of the header, is not any more what was written, or cannot be read. What must be said then, and what must still be there.
 //!
-//! The batches are charted here by the rules of `docs/log-format.md`, not by the code that recovers a log.
+//! The batches are charted here by the rules of `docs/inside/log-format.md`, not by the code that recovers a log.
 
 use std::fmt;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ const PAGE_CHECKSUM_AT: usize = 4;
 const SLOT_AT: usize = 64;
 const SLOT_BYTES: usize = 1008;
 
-/// Fields by their first byte and length (`docs/disk-format.md`).
+/// Fields by their first byte and length (`docs/inside/disk-format.md`).
 const OF_SUPERBLOCK: &[(usize, usize)] = &[
     (8, 4),
     (12, 4),

@@ -14,7 +14,7 @@ fn session() -> (Session, Layout) {
     (session, world.layout)
 }
 
-/// What an operation writes, in order, is what `docs/disk-format.md` says; so the weakenings hit what they name.
+/// What an operation writes, in order, is what `docs/inside/disk-format.md` says; so the weakenings hit what they name.
 #[test]
 fn records_are_understood() {
     let (session, layout) = session();

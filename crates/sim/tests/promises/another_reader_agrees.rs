@@ -1,4 +1,4 @@
-//! The promise: `docs/disk-format.md` says enough. A reader in another language, written from it alone, sees what the library
+//! The promise: `docs/inside/disk-format.md` says enough. A reader in another language, written from it alone, sees what the library
 //! sees: of images that power cuts leave, that were opened and killed, or closed; and finds nothing wrong with them but
 //! what a crash alone can leave.
 

@@ -1,5 +1,5 @@
 //! The bytes of a log: its header, its batches, its records. Pure: what is decoded here is recognised, not yet believed;
-//! `chain` says which batch follows which. `docs/log-format.md` has the same as prose, for whoever writes another reader.
+//! `chain` says which batch follows which. `docs/inside/log-format.md` has the same as prose, for whoever writes another reader.
 //!
 //! The area of a log: header copies at 0 and 4096, data from 8192 to its end in whole blocks.
 //!

@@ -32,7 +32,7 @@
 //! no gap. An LSN is never given twice. Who waits for one that the crash before this opening has lost hears so. A failed write
 //! acknowledges nothing from its batch on, until the log is opened again.
 //!
-//! The format stands in `docs/log-format.md`.
+//! The format stands in `docs/inside/log-format.md`.
 
 mod appender;
 mod begin;

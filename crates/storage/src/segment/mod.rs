@@ -23,7 +23,7 @@
 //! that was decoded is safe to calculate with: offsets were checked once, against the whole geometry. And encoding is
 //! canonical: equal values give equal bytes, so copies are compared as bytes.
 //!
-//! `docs/disk-format.md` is the same format for readers who want to write another implementation.
+//! `docs/inside/disk-format.md` is the same format for readers who want to write another implementation.
 
 pub mod bucket;
 pub mod free_set;

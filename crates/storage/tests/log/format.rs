@@ -1,4 +1,4 @@
-//! The promise: a log that an earlier build wrote is read, and `docs/log-format.md` says enough to write another reader.
+//! The promise: a log that an earlier build wrote is read, and `docs/inside/log-format.md` says enough to write another reader.
 //!
 //! The images in `tests/log_images` were written once and are kept. They are made by
 //! `cargo test -p baio-storage --test log format:: -- --ignored`, which makes those that are missing.
@@ -15,7 +15,7 @@ use crate::rig::{Device, Records, Rig, record, small};
 const SIZE: u64 = 8192 + (32 << 10);
 const NAMES: [&str; 4] = ["closed", "killed", "wrapped", "large-blocks"];
 
-/// What `docs/log-format.md` says, in its order.
+/// What `docs/inside/log-format.md` says, in its order.
 mod reader {
     use std::hash::Hasher;
 

@@ -61,7 +61,7 @@ fn a_log_of_smaller_blocks_is_read_goes_on_and_is_emptied() {
     let log = create_log(&mut core, handle);
     append(&mut core, &log, &[b"one", b"two"]);
     core.close().unwrap();
-    // Its header tells (docs/log-format.md).
+    // Its header tells (docs/inside/log-format.md).
     if std::fs::read(&path).unwrap()[12..16] != 512_u32.to_le_bytes() {
         return harness::skip("the sectors here are larger than 512 bytes");
     }

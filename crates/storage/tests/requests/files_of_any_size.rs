@@ -341,7 +341,7 @@ fn a_file_that_was_replaced_by_its_name_is_another() {
     same(&std::fs::read(&world.path).unwrap(), &expected, "the name's");
 }
 
-/// What docs/cache.md says of it: as long as the file is open here, the cache does not look again.
+/// What docs/program/cache.md says of it: as long as the file is open here, the cache does not look again.
 #[test]
 fn what_others_do_to_a_file_is_seen_when_it_is_opened_again() {
     let bytes = pattern(8, 20_000);

@@ -26,7 +26,7 @@
 //! | list | 4: how many; then the items |
 //!
 //! Decoding is pure and total: it looks at the bytes alone, checks every length, and takes one form of each message. What
-//! cannot be decoded is sent by no correct peer, and ends that session only. `docs/shm-protocol.md` has the whole protocol.
+//! cannot be decoded is sent by no correct peer, and ends that session only. `docs/inside/shm-protocol.md` has the whole protocol.
 
 mod greeting;
 

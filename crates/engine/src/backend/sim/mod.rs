@@ -1,6 +1,6 @@
 //! A simulated machine: virtual time, choices that follow from a seed, and disks in memory that take their time, fail as
 //! disks do, and record what is done to them. It is always compiled and public, so that users can test their own formats
-//! with it; `docs/simulation.md` tells how, and what is not simulated.
+//! with it; `docs/inside/simulation.md` tells how, and what is not simulated.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -13,7 +13,7 @@ use baio_engine::{Engine, Errno, RequestId, Slots, Wait};
 use crate::backends::Bench;
 use crate::backends::bent::{self, Bend};
 
-/// As long as a sleep for many may last (docs/engine.md rule 9), and the least time that the simulation lets pass.
+/// As long as a sleep for many may last (docs/inside/engine.md rule 9), and the least time that the simulation lets pass.
 const GATHER: Duration = Duration::from_micros(1001);
 
 /// What the test and the backend tell one another.

@@ -13,7 +13,7 @@
 //! | `assets/` | style, script, and uPlot, which draws the charts |
 //! | `records/` | reports that the tests make pages of; `tests/page.py` of the repository looks at those in a browser |
 //!
-//! docs/decisions/0028-the-page-of-the-report.md says why it is made so.
+//! docs/inside/decisions/0028-the-page-of-the-report.md says why it is made so.
 
 use crate::report::record::Record;
 use crate::report::tally::Tally;

@@ -56,7 +56,7 @@ fn an_update_replaces_one_slot() {
     );
 }
 
-/// Computed by another program from `docs/disk-format.md`: if this changes, the format did.
+/// Computed by another program from `docs/inside/disk-format.md`: if this changes, the format did.
 #[test]
 fn the_bytes_are_those_of_the_document() {
     let image = Image::initial(ID).next(2, &live(1000, "log"), 3).unwrap();

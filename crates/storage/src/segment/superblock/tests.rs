@@ -56,7 +56,7 @@ fn round_trip_and_parent() {
     );
 }
 
-/// Computed by another program from `docs/disk-format.md`: if this changes, the format did.
+/// Computed by another program from `docs/inside/disk-format.md`: if this changes, the format did.
 #[test]
 fn the_bytes_are_those_of_the_document() {
     let superblock = Superblock {
