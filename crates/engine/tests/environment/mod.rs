@@ -243,25 +243,16 @@ pub(crate) struct AioEvents {
 }
 
 impl AioEvents {
-    /// Waits for its turn, but not for ever: without one, what it is for may fail and says why.
+    /// Waits for its turn, however long the others take on a machine that is slow. Whoever ends gives it back.
     pub(crate) fn reserve(alone: bool) -> AioEvents {
         use rustix::fs::{FlockOperation, flock};
-        const TRIES: u32 = 9000;
         let operation = match alone {
-            true => FlockOperation::NonBlockingLockExclusive,
-            false => FlockOperation::NonBlockingLockShared,
+            true => FlockOperation::LockExclusive,
+            false => FlockOperation::LockShared,
         };
         let path = std::env::temp_dir().join("baio-tests-of-aio.lock");
         let file = std::fs::File::options().create(true).append(true).open(path).ok();
-        let locked = |file: &std::fs::File| {
-            (0..TRIES).any(|_| {
-                let locked = flock(file, operation).is_ok();
-                if !locked {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                locked
-            })
-        };
+        let locked = |file: &std::fs::File| rustix::io::retry_on_intr(|| flock(file, operation)).is_ok();
         AioEvents {
             _lock: file.filter(locked),
         }
