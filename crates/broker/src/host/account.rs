@@ -2,7 +2,7 @@
 //!
 //! Whatever a client can make the broker pay for is taken here, by a [`Charge`] that gives it back when it is dropped, and lies with what
 //! is paid for: a session's place goes with its socket, the arena's bytes with the last view of the memory. So nothing is given back that
-//! is not gone, and nothing is taken that is not counted. The limits are one table (`docs/use/serving.md` has the same).
+//! is not gone, and nothing is taken that is not counted. The limits are one table (`docs/inside/broker.md` has the same).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
