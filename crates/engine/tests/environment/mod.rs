@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// Names the environment that a child enters.
@@ -264,6 +264,8 @@ impl AioEvents {
 struct Holder {
     child: Child,
     _input: ChildStdin,
+    /// After a minute the harness says there that the test has been running for long: with nobody to read, it would die of that.
+    _output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Holder {
@@ -272,12 +274,15 @@ impl Holder {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let input = child.stdin.take().expect("a pipe");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"))
-            .lines()
-            .map_while(Result::ok);
-        let holder = Holder { child, _input: input };
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         // The harness prints lines of its own first.
+        let mut lines = output.by_ref().map_while(Result::ok);
         let held = lines.find_map(|line| line.split_once(HOLDING).map(|(_, said)| said.to_owned()));
+        let holder = Holder {
+            child,
+            _input: input,
+            _output: output,
+        };
         match held {
             Some(said) if said.is_empty() => Ok(holder),
             Some(said) => Err(said),
