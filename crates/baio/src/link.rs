@@ -221,7 +221,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     }
 
     /// Runs this on the core's thread, where pages of the buffer pool are read and changed in place without a latch: nothing else
-    /// happens meanwhile. It must not block. Over [`Remote`](crate::Remote) many changes cost one hop so. If it panics, so does whoever
+    /// happens meanwhile. It must not block. Over [`Remote`](crate::Remote) all changes in one call cost one hop. If it panics, so does whoever
     /// awaits it.
     fn with_pool<T: Send + 'static>(
         &self,
@@ -412,7 +412,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// What it serves, for messages.
     fn name(&self) -> String;
 
-    /// As whom it asks.
+    /// The identity that access is checked for.
     fn identity(&self) -> Identity;
 
     // For what this crate builds on it.
@@ -488,7 +488,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn remember(&self, handle: Handle, name: &str);
 
-    /// Lends pages without a hop, where there is none and they are in the cache.
+    /// Lends cached pages directly, on links without a hop.
     #[doc(hidden)]
     fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages>;
 }

@@ -1,4 +1,4 @@
-//! Which handles there are. A handle looks like a pointer to C and is none: it says where in a table its object is, and which object that was.
+//! The handles of C. One looks like a pointer to C code, but encodes a slot of a table and a generation: where its object is, and which one it was.
 //! So one that is wrong, freed, of another kind or of another thread is an error, and never somebody else's memory.
 //!
 //! ```text

@@ -11,7 +11,7 @@ pub(crate) struct Fired<'a> {
 }
 
 impl<'a> Fired<'a> {
-    /// To be called under the lock: who has that next sees that there is something to be told.
+    /// To be called under the lock: its next holder sees that there are wake-ups to be sent.
     pub(crate) fn new(wakers: Vec<Waker>, telling: &'a AtomicUsize) -> Fired<'a> {
         let telling = (!wakers.is_empty()).then_some(telling);
         if let Some(telling) = telling {

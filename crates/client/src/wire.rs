@@ -400,7 +400,7 @@ impl FarBell for Wire {
             PollFd::from_borrowed_fd(heard, if has_gone { PollFlags::IN } else { wanted }),
             PollFd::new(&self.bell, PollFlags::IN),
         ];
-        // A limit beyond the clock's end is none.
+        // A deadline past the clock's range means no deadline.
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         // A signal ends the sleep early, as a late ring does.
         let _ = rustix::event::poll(&mut fds, limit.as_ref());

@@ -473,7 +473,7 @@ impl Engine {
         if self.now_is_old { self.backend.now() } else { self.now }
     }
 
-    /// Engine time of this moment, for what is to be so long from now: the last turn may be long ago.
+    /// Engine time now, for computing deadlines: the last turn may be long ago.
     #[must_use]
     pub fn clock(&self) -> Time {
         self.backend.now()

@@ -88,7 +88,7 @@ pub(crate) struct Slot {
     pub(crate) cancelled: bool,
     /// The stream had nothing, or no room: the next iteration waits until it has.
     pub(crate) awaits_readiness: bool,
-    /// How often in a row the system has told it `EAGAIN`.
+    /// Consecutive `EAGAIN` results.
     pub(crate) refusals: u16,
     /// How often the kernel has told it `EFAULT`, in an engine that any thread may use.
     pub(crate) orphaned: u8,

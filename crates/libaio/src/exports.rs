@@ -212,7 +212,7 @@ unsafe fn get_events(context: &OnRing, wait: &Wait, mask: Option<u64>) -> c_int 
     };
     let (least, most) = match counts(least, most, events) {
         Ok(counts) => counts,
-        // libaio looks for events before it asks the kernel: who will not wait, and finds none, is not told what is wrong with the rest.
+        // With a zero timeout and no events, libaio returns 0 before it validates the rest.
         Err(_) if matches!(limit, Limit::Never) && context.is_empty() => return 0,
         Err(errno) => return raw(errno),
     };

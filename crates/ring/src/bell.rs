@@ -95,7 +95,7 @@ impl Word {
         if self.was_rung() {
             return;
         }
-        // A limit beyond the clock's end is none.
+        // A deadline past the clock's range means no deadline.
         let limit = limit.and_then(|limit| {
             Some(Timespec {
                 tv_sec: i64::try_from(limit.as_secs()).ok()?,

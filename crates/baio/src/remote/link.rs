@@ -266,7 +266,7 @@ impl Link for Remote {
         Some(slept)
     }
 
-    fn nudge(&self, _: bool) {} // Whoever appends or leaves a callback rings for the service himself.
+    fn nudge(&self, _: bool) {} // The appender, and whoever leaves a callback, rings for the service.
 
     fn close_handle(&self, handle: Handle) {
         self.client().close_handle(handle);

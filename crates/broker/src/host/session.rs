@@ -288,7 +288,7 @@ impl Session {
                     Sent::Whole => self.outbox.pop_front(),
                     Sent::Full => return true,
                     Sent::Gone => return false,
-                    // There is room on the socket, so of a better time nobody would tell. An answer says so, a welcome is none.
+                    // No writable event will follow, so a retry cannot wait. An answer carries the refusal; a welcome has no place for one.
                     Sent::TooMany => {
                         letter.with = None;
                         let Some(id) = letter.id else {

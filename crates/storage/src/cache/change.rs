@@ -52,7 +52,7 @@ impl Cache {
         end > device_bytes && !last.is_some_and(is_changed)
     }
 
-    /// How many bytes the object has; none if there is none.
+    /// How many bytes the object has; `None` if it does not exist.
     #[must_use]
     pub fn size(&self, id: ObjectId) -> u64 {
         self.object(id).map_or(0, |slot| self.objects[slot as usize].size)

@@ -42,7 +42,7 @@ impl Cache {
     /// quarter of the frames, where a frame cannot be had at once, behind four times as many pages as there are frames, and while
     /// many I/Os are under way or so many pages were read ahead and not used that more would drive them out. Gives the number of pages
     /// that it went over: those are here, on their way, reserved by a direct write, or past the end. Ask again for the rest
-    /// later. A read that fails is told to those who want its pages by then.
+    /// later. The error of a read goes to whoever waits for its pages by then.
     ///
     /// # Errors
     /// `NoObject`.

@@ -128,7 +128,7 @@ pub(super) struct CachedObject {
 }
 
 impl CachedObject {
-    /// What is left of it when it has gone. Where it takes turns it stays until it is come by.
+    /// What is left of it when it has gone. If it is in a round of turns, it is kept until its turn comes, and dropped then.
     pub(super) fn emptied(&self, generation: u32) -> CachedObject {
         CachedObject {
             generation,

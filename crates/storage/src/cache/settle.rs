@@ -1,4 +1,4 @@
-//! How waking goes on.
+//! Runs everything that has become ready.
 //!
 //! Every call into the cache ends with [`Cache::settle`]: it runs what is ready until nothing is, in this order: iterations of
 //! woken requests; then changes whose wait has lost its reason; then frames and room below the dirty limit are handed to the first of their queue who may have them, one at a time and with the

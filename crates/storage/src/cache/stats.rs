@@ -7,7 +7,7 @@
 pub struct CacheStats {
     /// Requests that have ended, however.
     pub requests: u64,
-    /// Iterations of requests (seed 001 §2); at most one a page and one more, beside waits for what all share.
+    /// Iterations of requests (seed 001 §2); at most one a page and one more, not counting waits for shared resources.
     pub iterations: u64,
     /// Iterations that could do nothing (seed 001 §7.2): a bug if it is not 0.
     pub spurious_wakeups: u64,

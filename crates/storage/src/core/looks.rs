@@ -52,7 +52,7 @@ impl Core {
     /// by a look at one of them; a list shows the new one.
     ///
     /// # Errors
-    /// As [`Core::inspect_beside`], and when there is none or `who` may not see it.
+    /// As [`Core::inspect_beside`], and if it does not exist or `who` may not see it.
     pub fn inspect_segment_beside(path: &Path, who: Identity, owner_uid: u32, name: &str) -> Result<Seen<SegmentInfo>> {
         inspect::inspect_segment_beside(&mut Core::plain_engine()?, path, who, owner_uid, name)
     }

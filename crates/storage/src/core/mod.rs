@@ -208,7 +208,7 @@ impl Core {
     /// One segment of a volume; writes nothing, and reads one bucket of the inode table as a rule.
     ///
     /// # Errors
-    /// As [`Core::inspect`], and when there is none or `who` may not see it.
+    /// As [`Core::inspect`], and if it does not exist or `who` may not see it.
     pub fn inspect_segment(path: &Path, who: Identity, owner_uid: u32, name: &str) -> Result<SegmentInfo> {
         inspect::inspect_segment(&mut Core::plain_engine()?, path, who, owner_uid, name)
     }

@@ -17,7 +17,7 @@ use crate::object::{ObjectState, Route, Target};
 use crate::request::{Asked, Handle, Mode, Outcome, Owner, SegmentOp, SegmentRequest, State, Ticket};
 
 impl Core {
-    /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its outcome.
+    /// Queues a request; the next turn submits it. Its outcome reports whatever is wrong with it.
     ///
     /// # Errors
     /// The request itself, when every slot is taken: take outcomes, turn, and try again.

@@ -1,4 +1,4 @@
-//! Whose a completion is, of the engine or of the cache: its tag says so. Two bits say what kind, the rest which one.
+//! The tag of a completion, of the engine or of the cache, names its owner: two bits its kind, the rest which one.
 //!
 //! | top bits | whose | the rest |
 //! |---|---|---|

@@ -221,7 +221,7 @@ impl Header {
     /// From the first 512 bytes of a copy.
     ///
     /// # Errors
-    /// Why they are none that can be used.
+    /// Why the header cannot be used.
     pub fn decode(bytes: &[u8]) -> Result<Header, HeaderFault> {
         let Ok((raw, _)) = RawHeader::ref_from_prefix(bytes) else {
             return Err(HeaderFault::Absent);
@@ -358,7 +358,7 @@ impl RawBatch {
 pub enum SeenBatch {
     /// No batch of this log, or not all of it.
     None,
-    /// Perhaps one, of so many bytes: more than there are here.
+    /// Possibly a batch, of so many bytes: longer than the input.
     Longer(u32),
     /// One whose checksum is right.
     Whole(BatchHeader),

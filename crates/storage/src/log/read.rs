@@ -56,7 +56,7 @@ impl Batches {
         }
     }
 
-    /// Takes in a batch that we have written, in place of what is there. False when it is none.
+    /// Takes in a batch that we have written, in place of what is there. Returns false if it is not a batch.
     pub(super) fn keep(&mut self, batch: &[u8], end: u64) -> bool {
         self.ranges.clear();
         let (BatchBytes::Kept(bytes), Some(header)) = (&mut self.bytes, BatchHeader::of_sealed(batch)) else {

@@ -70,7 +70,7 @@ impl Front {
         self.spare.truncate(spare);
     }
 
-    /// Who waited for room waits no more. When it had been told of some, that is for the next: they are woken when the lock is free. Also
+    /// Stops waiting for room. A grant that it had not used passes to the next waiters, who are woken when the lock is free. Also gives
     /// its own waker, as [`Waits::forget_durable`].
     pub(super) fn leave_room(&mut self, number: u64) -> (Option<Waker>, Vec<Fired>) {
         let (waker, was_told) = self.waits.forget_room(number);

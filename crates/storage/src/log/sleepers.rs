@@ -15,7 +15,7 @@
 //! - `slept_on` is set under the lock by who is about to sleep, and cleared under the lock by who will count the bed up next. So a bed on
 //!   which somebody sleeps has it set, or is about to be woken.
 //!
-//! Who is woken looks again. It is woken for nothing where two batches share a bed, and where a group is whole in the middle of one.
+//! Who is woken looks again: wake-ups may be spurious if two batches share a futex word, or if a group ends in the middle of a batch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! By what a log's batches are known from all other bytes: a stamp that nobody computes without the log's salt.
+//! How batches of a log are told from other bytes: by a stamp that nobody computes without the log's salt.
 //!
 //! Whoever appends chooses most bytes of a batch and can guess the rest: where it lies, its LSN, its epoch, and so a checksum. A record
 //! may look like a batch, and lie where one is looked for: behind one that is torn, or where the next one goes in another lap. The

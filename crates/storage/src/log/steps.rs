@@ -11,7 +11,7 @@ use super::format::{Head, Header};
 use super::seen::{Reading, Seen, Unread};
 use super::{Hole, LogAnswer, LogIoKind, LogRequest, LogRequestId};
 
-/// A request that waits for its turn; `who` is nobody for what the log asks of itself.
+/// A request that waits for its turn; `who` is `None` for internal requests of the log.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) who: Option<(u64, LogRequestId)>,

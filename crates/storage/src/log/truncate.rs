@@ -120,7 +120,7 @@ impl LogPart {
             }
             let (to, least, mut found) = (find.to, self.head.lsn, find.found);
             let step = find.chain.step(bytes, |head| {
-                // Between the beginning of a batch and its first record there is none.
+                // No record starts between the beginning of a batch and its first record.
                 let begins = head.batch == to && head.lsn == to + BATCH_HEADER as u64;
                 let head = if begins { Head { lsn: to, ..head } } else { head };
                 if head.lsn <= to && head.lsn >= least {

@@ -252,7 +252,7 @@ impl Waits {
         !self.room.is_empty()
     }
 
-    /// It has seen that there is room, told or not: it is as one who was told.
+    /// It has seen that there is room. Treat it as notified, whether or not it was.
     #[must_use]
     pub(super) fn come_for_room(&mut self, number: u64) -> Option<Waker> {
         let (bytes, index) = self.room.remove(&number)?;

@@ -171,9 +171,9 @@ pub(crate) enum Step {
 pub enum Progress {
     /// Bytes zeroed or copied; of a list, bytes of the inode table that were looked at.
     Bytes {
-        /// So many.
+        /// Bytes that are done.
         done: u64,
-        /// Of so many.
+        /// Bytes in all.
         of: u64,
     },
     /// Of a defragmentation.

@@ -133,7 +133,7 @@ impl Requests {
         self.given_back
     }
 
-    /// Makes so many entries more, which callers do not get.
+    /// Adds `count` reserved entries, which callers do not get.
     pub(crate) fn keep_entries(&mut self, count: u32) {
         let first = self.entries.len() as u32;
         let core = self.core;
@@ -298,7 +298,7 @@ impl Requests {
         }
     }
 
-    /// A fence is asked for when so many syncs of its file have failed.
+    /// Notes how many syncs of the file had failed when the fence was submitted.
     pub(crate) fn note_failures(&mut self, ticket: Ticket, failures: u64) {
         if let Some(entry) = self.entry_mut(ticket) {
             entry.failures = failures;

@@ -575,7 +575,7 @@ pub fn restore_older<'a>(table: &Pair<'a>, mirror: &Pair<'a>, winner: &Image<'a>
 /// What an open after a crash writes over invalid images in the winner's *other* home, before it serves: the image before the
 /// winner where one is left, else zeroes.
 ///
-/// An invalid image there may be a newer one that nobody was told about, torn in one place and rotten in the other. If the
+/// An invalid image there may be a newer one that was never acknowledged, torn in one place and rotten in the other. If the
 /// next update is torn over it, the old bytes and the new ones together can be that image again, whole; and it would be
 /// believed, though the one before it has been served.
 pub fn bury<'a>(

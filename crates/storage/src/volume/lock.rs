@@ -23,7 +23,7 @@ pub(crate) enum Hold {
     Exclusive,
     /// For reading, with other readers.
     Shared,
-    /// The same, by somebody who can do without: of an owner whom the kernel does not name it is not hoped for long that he is dead.
+    /// As `Shared`, for a caller who can do without: it waits only briefly for an owner whom the kernel does not name.
     SharedIfFree,
     /// For reading without a lock, beside whoever has it: what is read may change meanwhile.
     Beside,

@@ -65,7 +65,7 @@ enum Stage {
 }
 
 impl Kept {
-    /// A log on a segment that is for it; or why there is none: the segment is given back then, and that told.
+    /// Opens a log on a segment that is claimed for it. On failure it releases the segment, and says why.
     pub(super) fn new(
         id: LogId,
         handle: Handle,

@@ -60,7 +60,7 @@ pub(in crate::core) struct Lane {
     pub(in crate::core) fired: Vec<Waker>,
     /// Wakers that nobody needs any more, of logs and of whoever drives the core; those of requests are in their table.
     pub(in crate::core) displaced: Vec<Waker>,
-    /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
+    /// An end has not been reported yet: the next turn must not sleep.
     pub(in crate::core) is_told: bool,
 }
 

@@ -56,8 +56,8 @@ pub struct CheckProgress {
 /// Checks the volume at `path`; with `repair`, heals what can be healed.
 ///
 /// # Errors
-/// In use, no volume at all, a newer version; or what the system said. What is wrong with the volume is no error but told
-/// by the report.
+/// In use, no volume at all, a newer version; or what the system said. Problems of the volume are
+/// listed in the report and are no errors.
 pub fn check(path: &Path, repair: bool, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
     let mut engine = own_engine()?;
     let device = Device::open(path, hold_to(repair))?;

@@ -96,7 +96,7 @@ impl PageCache {
                     durability,
                 },
             ),
-            sync @ IoKind::Sync { .. } => (sync, sync), // Never so: it touches no range.
+            sync @ IoKind::Sync { .. } => (sync, sync), // Unreachable: a sync has no range.
         };
         [(part(one, false), below), (part(other, true), above)]
     }
