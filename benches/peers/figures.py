@@ -5,9 +5,12 @@ import json
 import os
 import re
 import shlex
+import socket
 import statistics
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -104,6 +107,39 @@ def stress(baio, target, words, seconds):
     """`baio stress` for so long, and its start."""
     runtime = [f"{int(seconds * 1000)}ms", "1ms"]
     return [[str(baio), "stress", str(target), *words.split(), "--one-turn", "--json", "--runtime", time] for time in runtime]
+
+
+def started(path, child):
+    """Waits for the socket of a server."""
+    for _ in range(200):
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET if "broker" in path.name else socket.SOCK_STREAM) as it:
+                it.connect(str(path))
+                return
+        except OSError:
+            if child.poll() is not None:
+                break
+            time.sleep(0.02)
+    sys.exit(f"{shown(child.args)}\ndid not serve")
+
+
+@contextmanager
+def serving(path, command):
+    """A server that runs meanwhile."""
+    path.unlink(missing_ok=True)
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        started(path, child)
+        yield child
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def cpu_of(child):
+    """Processor time in seconds of a process that runs, to a hundredth."""
+    words = Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def median(values):
