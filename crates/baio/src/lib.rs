@@ -1,45 +1,105 @@
-//! # baio: user-level asynchronous block I/O
+//! Asynchronous file and disk I/O for Linux. No read or write blocks your thread, cached or not, and each write can say when it must
+//! be safe on the disk.
 //!
-//! A *volume* is a file or device that many applications share; a *segment* is a named, contiguous run of its blocks with an
-//! owner, who decides on its layout, its caching and its prefetching. Every request is asynchronous, and chooses its own
-//! durability.
+//! Open a *link*: [`Local`] works in your thread, [`Remote`] on a thread of its own. On a link you open files, segments and logs. Whatever takes
+//! a while is a future: await it, or call `.wait()`. A request takes its buffer, and its result gives it back. The `guide` (in
+//! the list of modules) says which link, which cache, when a write is safe, and how errors, many requests and deadlines are handled.
+//!
+//! # A plain file
 //!
 //! ```
-//! use baio::{Access, CreateOptions, Durability, Link, Local};
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let dir = std::env::temp_dir().join(format!("baio-doc-{}", std::process::id()));
-//! # std::fs::create_dir_all(&dir)?;
-//! # let path = dir.join("volume.img");
-//! baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
-//! let volume = Local::open(&path)?;
+//! use baio::{Durability, File, Link, Local};
+//! # fn main() -> baio::Result<()> {
+//! # let path = std::env::temp_dir().join(format!("baio-front-file-{}", std::process::id()));
+//! let link = Local::new()?;
+//! link.block_on(async {
+//!     let file = File::options().write().create().open(&link, &path).await?;
+//!     file.write_all_at(0, b"hello, disk".to_vec()).durable(Durability::Data).await?; // Survives a power cut.
+//!     let read = file.read_at(7, vec![0; 100]).await?;
+//!     assert_eq!(&read.buffer[..read.bytes], b"disk");
+//!     baio::Result::Ok(())
+//! })??;
+//! # std::fs::remove_file(&path).unwrap();
+//! link.close()
+//! # }
+//! ```
+//!
+//! # A durable log
+//!
+//! Records from any thread, in order, each safe when its wait ends. Kill the program and run it again: it finds all of these.
+//!
+//! ```
+//! use baio::{File, Link, LogOptions, Remote};
+//! # fn main() -> baio::Result<()> {
+//! # let path = std::env::temp_dir().join(format!("baio-front-log-{}", std::process::id()));
+//! let link = Remote::new()?;
+//! let file = File::options().write().create().open(&link, &path).wait()?;
+//! let options = LogOptions { file_bytes: 4 << 20, ..LogOptions::default() };
+//! let log = file.open_or_create_log(&options).wait()?;
+//!
+//! let mut records = log.records(log.head_lsn()); // What earlier runs have left, however they ended.
+//! while let Some(record) = records.next_record().wait()? {
+//!     println!("{}", String::from_utf8_lossy(record.payload()));
+//! }
+//! log.append(b"debit 5")?; // In memory. Never waits.
+//! log.append_durable(b"credit 5").wait()?; // Safe, and everything before it.
+//! # drop((records, log, file));
+//! # std::fs::remove_file(&path).unwrap();
+//! link.close()
+//! # }
+//! ```
+//!
+//! # A segment, with a page cache
+//!
+//! A *volume* is a file or disk that holds *segments*: named parts, each with an owner, a mode and a quota. Several users and programs can share one.
+//!
+//! ```
+//! use baio::{Access, CreateOptions, Durability, Format, Link, Local, Options};
+//! # fn main() -> baio::Result<()> {
+//! # let path = std::env::temp_dir().join(format!("baio-front-volume-{}", std::process::id()));
+//! baio::format(&path, &Format::of_size(16 << 20))?;
+//! let volume = Local::open_with(&path, &Options::default().with_cache(4 << 20))?;
 //! volume.block_on(async {
 //!     volume.create_segment("journal", &CreateOptions::of_size(1 << 20)).await?;
 //!     let segment = volume.open_segment("journal", Access::Write).await?;
-//!     let mut page = segment.buffer(4096)?;
-//!     page.fill(7);
-//!     let done = segment.write_at(8192, page).durable(Durability::Data).await?;
-//!     assert_eq!(done.bytes, 4096);
+//!     for number in 0..100_u64 {
+//!         segment.write_at(number * 8, number.to_le_bytes().to_vec()).cached().await?; // Ends when it is copied.
+//!     }
+//!     segment.sync(Durability::Data).cached().await?; // All hundred are safe, by few writes of the disk.
 //!     baio::Result::Ok(())
 //! })??;
 //! # volume.close()?;
-//! # std::fs::remove_dir_all(dir)?;
+//! # std::fs::remove_file(&path).unwrap();
 //! # Ok(()) }
 //! ```
 //!
-//! | name | what it is |
-//! |---|---|
-//! | [`Link`]: [`Local`], [`Remote`] | how a caller reaches a core: in its own thread, or on one of its own (`Send` and `Sync`) |
-//! | [`Segment`], [`File`]: [`Opened`] | what was opened, and its requests |
-//! | [`Request`], [`Done`], [`Failed`] | a request as a future, and how it ends |
-//! | [`Operation`] | whatever else takes a while, as a future |
-//! | [`IoBuf`], [`IoBufMut`] | what requests carry: any owned buffer |
-//! | [`Pin`], [`Pool`] | pages of the cache, held and changed in place |
-//! | [`Log`] | a durable log in a segment or file: appended without waiting, from any thread |
-//! | [`Stream`], [`Event`] | sockets, pipes and timers in the loop of a local link |
-//! | [`Options`]: [`Config`], [`Backend`], [`CacheConfig`] | how a link is opened: its size, its backend, its page cache |
-//! | [`metrics`] | all counters, as Prometheus' text and on a socket (feature `metrics`) |
+//! # What is here for programs
 //!
-//! | feature | what it adds; none is on by default |
+//! | to | take |
+//! |---|---|
+//! | reach the disk | [`Link`]: [`Local`], [`Remote`]; opened with [`Options`], [`Config`], [`CacheConfig`] |
+//! | use a plain file or a device | [`File`], [`OpenOptions`] |
+//! | use a volume | [`format()`], [`Format`]; [`Segment`], [`Access`], [`CreateOptions`], [`ResizeOptions`], [`SegmentInfo`], [`VolumeView`], [`Limits`] |
+//! | read, write, sync | the methods of [`Opened`], which files and segments share; [`Request`], [`Done`], [`Failed`]; [`Mode`], [`Durability`] |
+//! | create, resize, list, ... | the methods of [`Link`]; [`Operation`] |
+//! | keep records | [`Log`], [`LogOptions`], [`Records`], [`Lsn`] |
+//! | keep pages in place, as a database does | [`Pin`], [`Pool`], [`PAGE`] |
+//! | bring your own buffers | [`IoBuf`], [`IoBufMut`], [`Owned`]; [`Buffer`] is the link's own |
+//! | use sockets, pipes and timers in a local link's loop | [`Stream`], [`Event`] |
+//! | handle an error | [`Error`], [`Fault`], [`Errno`] |
+//! | see what goes on | [`Metrics`], [`metrics`], [`CacheStats`], [`LogUsage`], [`BrokerStatus`] |
+//!
+//! # What is here for makers of tools
+//!
+//! Tickets as with io_uring ([`SegmentRequest`], [`SegmentOp`], [`Ticket`], [`Outcome`], [`Wait`], [`StatusWord`]), memory that is not the link's
+//! ([`Memory`], [`Region`], [`Span`], [`Foreign`], [`Frozen`], [`Vectored`]), pages that are lent ([`LentPages`]), eviction policies of your own
+//! ([`Eviction`]), and the [`Core`] below a link, for simulations.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | what it adds |
 //! |---|---|
 //! | `tokio` | [`Local`] is driven by tokio's reactor (`Local::drive_tokio`); `Reader` and `Writer` have the traits of `tokio::io` |
 //! | `futures-io` | `Reader` and `Writer` have the traits of `futures::io` |
@@ -57,6 +117,9 @@ mod buffer;
 #[cfg(feature = "compio")]
 mod compio;
 mod file;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 mod link;
 mod local;
 mod local_io;

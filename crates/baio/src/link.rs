@@ -68,14 +68,37 @@ mod sealed {
 #[must_use = "the volume thaws when it is dropped"]
 pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreeze);
 
-/// A way to a core: [`Local`](crate::Local) embeds it in the caller's thread; [`Remote`](crate::Remote) reaches one on a thread of
-/// its own. They differ in being `Send` and `Sync`, and in nothing else. This crate's links only.
+/// A way to the disk: files, or a volume with its segments. [`Local`](crate::Local) works in the caller's thread,
+/// [`Remote`](crate::Remote) on a thread of its own, or through a broker. Write `fn f<L: Link>(link: &L)`, and it takes both.
 ///
-/// | | |
-/// |---|---|
-/// | what takes a while | gives an [`Operation`]: await it, or `.wait()` for it in this thread |
-/// | requests | are those of [`Segment`] and [`File`](crate::File): the same |
-/// | lower shapes | [`start`](Link::start), [`turn`](Link::turn), [`next_outcome`](Link::next_outcome): tickets, as with io_uring |
+/// Whatever takes a while gives an [`Operation`]: await it, or call `.wait()`. Files are opened by [`File`](crate::File).
+///
+/// ```
+/// use baio::{Access, CreateOptions, Format, Link, Local, Remote};
+///
+/// /// Makes a segment if there is none of that name, and says how many there are.
+/// fn ensure<L: Link>(volume: &L, name: &str) -> baio::Result<usize> {
+///     match volume.create_segment(name, &CreateOptions::of_size(1 << 20)).wait() {
+///         Err(error) if error.code() != "EEXIST" => return Err(error),
+///         _ => Ok(volume.list().wait()?.len()),
+///     }
+/// }
+///
+/// # fn main() -> baio::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("baio-link-doc-{}", std::process::id()));
+/// baio::format(&path, &Format::of_size(16 << 20))?;
+/// let volume = Local::open(&path)?;
+/// assert_eq!(ensure(&volume, "journal")?, 1);
+/// volume.close()?;
+/// let volume = Remote::open(&path)?;
+/// assert_eq!(ensure(&volume, "journal")?, 1);
+/// # volume.close()?;
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(()) }
+/// ```
+///
+/// Below the futures are tickets, as with io_uring: [`Opened::submit`](crate::Opened::submit), [`Link::turn`], [`Link::next_outcome`]. The
+/// `guide` has an example.
 pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Makes a segment of the caller's own; ends when it is durable.
     ///

@@ -39,7 +39,30 @@ use crate::trace;
 
 pub use driving::Drive;
 
-/// A core in this thread: a volume, plain files, or both. Clones are the same link; neither `Send` nor `Sync`, as the ring is not.
+/// A link that works in this thread: for plain files, or for a volume that this process opens. Take it for one thread, or one for each core, and
+/// all the speed; otherwise take [`Remote`](crate::Remote). Clones are the same link.
+///
+/// Requests go out and come back while somebody drives the link: inside [`block_on`](crate::Link::block_on) and `.wait()`, beside another runtime
+/// in [`Local::drive`] or an adapter for tokio or compio. A future that is polled when nobody does fails with
+/// [`NobodyDrives`](crate::Fault::NobodyDrives).
+///
+/// ```
+/// use baio::{File, Link, Local};
+/// # fn main() -> baio::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("baio-local-doc-{}", std::process::id()));
+/// let link = Local::new()?;
+/// let bytes = link.block_on(async {
+///     let file = File::options().write().create().truncate().open(&link, &path).await?;
+///     file.write_all_at(0, b"one thread".to_vec()).await?;
+///     file.size().await
+/// })??;
+/// assert_eq!(bytes, 10);
+/// # std::fs::remove_file(&path).unwrap();
+/// link.close()
+/// # }
+/// ```
+///
+/// Neither it nor what is opened on it may go to another thread. This does not compile:
 ///
 /// ```compile_fail
 /// fn needs_send<T: Send>() {}

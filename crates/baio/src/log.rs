@@ -33,31 +33,35 @@ use crate::opened::Opened;
 use crate::operation::Operation;
 use crate::trace;
 
-/// An open log in all of a segment or file. Clones share it; the last one closes it, and with it go its readers. Over
-/// [`Remote`](crate::Remote) it is `Send` and `Sync`: any number of threads append, and no append wakes the service while that is awake.
+/// An open log of records, in all of a file or segment. A record is safe when [`durable`](Log::durable) says so, with everything before it, and
+/// whoever opens the log again finds it. Clones share the log; the last one closes it, and with it go its readers. Over
+/// [`Remote`](crate::Remote) any number of threads append, and no append wakes the link's thread while that is awake.
 ///
 /// ```
-/// use baio::{Access, CreateOptions, Link, Local, LogOptions};
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let dir = std::env::temp_dir().join(format!("baio-log-doc-{}", std::process::id()));
-/// # std::fs::create_dir_all(&dir)?;
-/// # let path = dir.join("volume.img");
-/// # baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
-/// let volume = Local::open(&path)?;
-/// volume.block_on(async {
-///     volume.create_segment("log", &CreateOptions::of_size(8 << 20)).await?;
-///     let segment = volume.open_segment("log", Access::Write).await?;
-///     let log = segment.create_log(&LogOptions::default()).await?;
-///     let first = log.append(b"debit")?;
-///     let last = log.append(b"credit")?;
-///     log.durable(last).await?; // And all before it.
-///     let mut records = log.records(first);
-///     assert_eq!(records.next_record().await?.unwrap().payload(), b"debit");
-///     baio::Result::Ok(())
-/// })??;
-/// # volume.close()?;
-/// # std::fs::remove_dir_all(dir)?;
-/// # Ok(()) }
+/// use baio::{File, Link, LogOptions, Remote};
+/// # fn main() -> baio::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("baio-log-doc-{}", std::process::id()));
+/// let link = Remote::new()?;
+/// let file = File::options().write().create().open(&link, &path).wait()?;
+/// let options = LogOptions { file_bytes: 4 << 20, ..LogOptions::default() };
+/// let log = file.open_or_create_log(&options).wait()?;
+/// log.append(b"debit")?; // In memory. Never waits.
+/// let last = log.append(b"credit")?;
+/// log.durable(last).wait()?; // Both are safe.
+/// log.close().wait()?;
+///
+/// // Another day: what was acknowledged is there.
+/// let log = file.open_or_create_log(&options).wait()?;
+/// let mut records = log.records(log.head_lsn());
+/// assert_eq!(records.next_record().wait()?.unwrap().payload(), b"debit");
+///
+/// // A log never grows by itself. Give up what you do not need, or `append` fails with ENOSPC one day.
+/// log.truncate(last).wait()?;
+/// assert_eq!(log.head_lsn(), last);
+/// # drop((records, log, file));
+/// # std::fs::remove_file(&path).unwrap();
+/// link.close()
+/// # }
 /// ```
 pub struct Log<L: Link> {
     shared: Arc<Shared<L>>,

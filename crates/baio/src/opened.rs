@@ -219,7 +219,7 @@ impl<L: Link> Opened<L> {
     }
 
     /// Queues a request, to be looked at by its ticket ([`Link::poll`], [`Link::wait`]), its status word, or the link's
-    /// queue of outcomes. Many can be queued before one turn submits them all: the paper's `baio` call (seed 004 §4).
+    /// queue of outcomes. Many can be queued before one turn submits them all.
     ///
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.

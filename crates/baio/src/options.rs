@@ -27,7 +27,20 @@ pub enum Reconnect {
     Within(Duration),
 }
 
-/// How a link is opened.
+/// How a link is opened. Name what you set, and take the rest from the default.
+///
+/// ```
+/// use baio::{Backend, Config, Link, Local, Options};
+/// # fn main() -> baio::Result<()> {
+/// let options = Options {
+///     config: Config { slots: 256, backend: Backend::Threads, ..Config::default() },
+///     ..Options::default()
+/// };
+/// let link = Local::new_with(&options.with_cache(8 << 20))?; // A page cache of 8 MiB.
+/// assert_eq!(link.backend().wait()?, "threads");
+/// link.close()
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Options {
     /// Who asks. Embedded, this guards against mistakes only: whoever may open the volume's file can do anything to it.

@@ -8,8 +8,29 @@ use baio_storage::{Handle, Mode, SegmentInfo};
 use crate::link::Link;
 use crate::opened::Opened;
 
-/// A segment that this link may use: the paper's capability (seed 004 §4). Its requests are those of [`Opened`]; they are
-/// direct unless they say otherwise.
+/// An opened segment: a named part of a volume, with an owner, a mode and a size of its own. Its requests are those of [`Opened`]. They are
+/// direct unless they say otherwise, so offset, length and memory are multiples of 4 KiB; [`Opened::buffer`] gives such memory.
+///
+/// It stays valid until it is dropped or the segment is deleted, whatever becomes of the segment's name and rights meanwhile.
+///
+/// ```
+/// use baio::{Access, CreateOptions, Durability, Format, Link, Remote};
+/// # fn main() -> baio::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("baio-segment-doc-{}", std::process::id()));
+/// baio::format(&path, &Format::of_size(16 << 20))?;
+/// let volume = Remote::open(&path)?;
+/// volume.create_segment("journal", &CreateOptions::of_size(1 << 20)).wait()?;
+/// let segment = volume.open_segment("journal", Access::Write).wait()?;
+/// let mut page = segment.buffer(4096)?;
+/// page.fill(7);
+/// let written = segment.write_at(8192, page).durable(Durability::Data).wait()?;
+/// let read = segment.read_at(8192, written.buffer).wait()?;
+/// assert_eq!(read.buffer[0], 7);
+/// assert_eq!(segment.info().size_bytes, 1 << 20);
+/// # volume.close()?;
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(()) }
+/// ```
 pub struct Segment<L: Link> {
     opened: Opened<L>,
     info: SegmentInfo,

@@ -19,10 +19,29 @@ mod shown;
 mod tests;
 mod told;
 
-/// An error with its context. A pointer: results are moved about by whom no error ever meets, on every request.
+/// What was asked, of what, at which byte, what went wrong, what was needed, and the cure.
 ///
-/// `Display` is one line; `Debug`, which `unwrap` and `main` show, says the same with need and cure on lines of their own, and as
-/// `{:#?}` the fields.
+/// Decide by [`code`](Error::code), [`errno`](Error::errno) or the typed `fault`, and not by the text. The fields are those of [`ErrorContext`].
+///
+/// ```
+/// # use baio_storage as baio;
+/// use baio::{Error, Fault};
+///
+/// fn advice(error: &Error) -> String {
+///     match &error.fault {
+///         Fault::Busy { holder: Some(process) } => format!("{} is open in process {process}", error.object),
+///         Fault::NoSpace { asked, .. } => format!("make room for {asked} bytes"),
+///         _ if error.code() == "ENOENT" => format!("there is no {}", error.object),
+///         _ => error.to_string(), // One line with the cure.
+///     }
+/// }
+///
+/// let error = Error::new("open volume", "/tmp/vol", Fault::Busy { holder: Some(4711) });
+/// assert_eq!(advice(&error), "/tmp/vol is open in process 4711");
+/// ```
+///
+/// `Display` is one line. `Debug`, which `unwrap` and `main` show, has need and cure on lines of their own, and as `{:#?}` the fields.
+// A pointer: on every request results are moved about, and hardly one is an error.
 #[derive(Clone)]
 pub struct Error(Box<ErrorContext>);
 

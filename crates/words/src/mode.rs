@@ -1,19 +1,20 @@
 //! Through which cache a request goes, and how safe it is when it completes.
 
-/// Through which cache a request goes; the choice is per request (seed 004 §5). The numbers are those of the ring's entries.
+/// Through which cache a request goes. Each request may say another one. What really carried it is a [`Caching`].
+// The numbers are those of the ring's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// Past every cache.
+    /// Past every cache: for data that is read once, and for programs that cache by themselves. Offset, length and memory are multiples of
+    /// the device's block; 4 KiB always is one. Segments are opened so.
     #[default]
     Direct = 0,
-    /// Through our own page cache; who serves must have one (`Core::use_cache`). A plain write is done after the copy, and
-    /// safe after a sync. A plain file keeps the size that it had at its first cached request, and that must be a multiple of
-    /// 4 KiB; whoever else writes it is not seen in cached pages.
+    /// Through baio's own page cache, which the link must have (`Options::with_cache`). A plain write ends when it is copied, and is
+    /// safe after a sync. What other programs, or other links, write to the same file is not seen in cached pages.
     Cached = 1,
-    /// Through the kernel's page cache; on plain files only.
+    /// Through the kernel's page cache; on plain files only, which are opened so unless something else is asked for.
     Kernel = 2,
-    /// The same, dropped behind the request; on plain files only.
+    /// The same, and dropped from the kernel's cache behind the request; on plain files only.
     Uncached = 3,
 }
 
@@ -41,7 +42,8 @@ impl Caching {
     }
 }
 
-/// What a completed write, or a sync, has made safe against a power cut.
+/// What a completed write, or a sync, has made safe against a power cut. Without a word it is nothing: say it of the write
+/// (`write_at(..).durable(Durability::Data)`), or sync later, which covers every write that has ended by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Durability {
     /// Nothing: it is in the file, but perhaps only in volatile memory.

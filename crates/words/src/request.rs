@@ -30,7 +30,7 @@ pub struct SegmentRequest<M> {
     pub durability: Durability,
     /// When to give up on it.
     pub deadline: Option<Time>,
-    /// A word to be moved when it completes (seed 004 §6).
+    /// A word to be moved when it completes.
     pub status: Option<StatusWord>,
     /// The caller's name for it, handed back untouched.
     pub tag: u64,

@@ -16,7 +16,7 @@ pub enum Status {
     Failed(Errno),
 }
 
-/// A word in the application's memory that tells how a request stands: the paper's way to be notified (seed 004 §6).
+/// A word in the application's memory that tells how a request stands.
 /// It moves only when somebody reaps: turns the core, waits, or drives it.
 #[derive(Clone, Debug, Default)]
 pub struct StatusWord(Arc<AtomicI64>);

@@ -50,8 +50,9 @@ use crate::operation::Operation;
 use crate::options::{Options, Reconnect};
 use crate::trace;
 
-/// A volume served by a thread of this process, or by a broker ([`Remote::connect`]). Clones are the same volume; `Send` and `Sync`, as are its segments and
-/// futures.
+/// A link that works on a thread of its own: for plain files ([`Remote::new`]), for a volume ([`Remote::open`]), or through a broker that has
+/// the volume open ([`Remote::connect`]). Take it if you have threads, tokio or another executor, or do not know. Clones are the same link;
+/// they, their segments and their futures may go to any thread.
 ///
 /// ```
 /// use baio::{Access, CreateOptions, Link, Remote};

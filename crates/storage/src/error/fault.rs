@@ -13,7 +13,9 @@ use crate::segment::layout::LayoutError;
 use crate::segment::name::NameError;
 use crate::volume::accounts::{Limited, OverQuota};
 
-/// What went wrong.
+/// What went wrong, for programs that decide by it. Most of them need only a few: [`NoSpace`](Fault::NoSpace) and
+/// [`OverQuota`](Fault::OverQuota), [`Busy`](Fault::Busy), [`NotFound`](Fault::NotFound) and [`Exists`](Fault::Exists),
+/// [`Log`](Fault::Log) with what a log says, and [`Io`](Fault::Io) with what the system said.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
