@@ -5,6 +5,15 @@
  * A call that fails gives a negative error number (-ENOSPC); baio_error_message() then says what was asked, of what, why not, and the cure.
  * "Threads: the link's": for a link of kind BAIO_LINK_THREAD the thread that opened it, for others any.
  * What lies behind other pointers is as C has it everywhere: texts end with a zero byte, addresses may be written or read as their types say.
+ *
+ * Sizes, lengths and offsets are in bytes. `length` 0 of a read or write is the whole buffer; of a discard, zero or allocate it is nothing to do;
+ * of a truncate an empty file. A read at the end or behind it gives 0, one across it fewer bytes than asked for. A write moves all of its bytes or
+ * fails (a pipe or socket may take fewer). Behind the end it makes a file longer; in a segment it is -ENOSPC. A segment has whole blocks: its size is
+ * rounded up.
+ *
+ * A signal ends no call: what it interrupts goes on. No call may be made in a signal handler, and none is a point at which a thread is cancelled. A
+ * write beyond the `ulimit -f` that stood when the link was opened is -EFBIG, and no SIGXFSZ. Where a link of kind BAIO_LINK_THREAD is in use, poll(2) or epoll_wait(2) of that thread may
+ * end with EINTR, as by any signal: begin it again.
  */
 
 #ifndef BAIO_H

@@ -1,4 +1,4 @@
-//! The examples compile without a warning, copy what they are given, say what stands in the way, and are clean under valgrind.
+//! The examples compile without a warning, do what they say, say what stands in the way, and are clean under valgrind.
 
 mod common;
 
@@ -61,6 +61,52 @@ fn the_c_example_has_fewer_than_80_lines() {
         .lines()
         .count();
     assert!(lines < 80, "{lines} lines");
+}
+
+/// What a program prints that ends well.
+fn printed(program: &Path, words: &[&str], dir: &Path) -> String {
+    let output = Command::new(program).current_dir(dir).args(words).output().unwrap();
+    ended_well(&output, &words.join(" "));
+    text(&output.stdout)
+}
+
+#[test]
+fn the_log_example_finds_what_it_has_called_safe() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled("examples/log.c", "gcc", "-std=c99", dir.path());
+    let first = printed(&program, &["book", "debit 5", "credit 5"], dir.path());
+    assert_eq!(first, "safe: debit 5\nsafe: credit 5\n");
+    let found = printed(&program, &["book"], dir.path());
+    let records: Vec<_> = found.lines().filter_map(|line| line.split_once(": ")).collect();
+    assert!(matches!(records[..], [(_, "debit 5"), (_, "credit 5")]), "{found}");
+    // A full log: old records go, and it goes on.
+    let long = "x".repeat(100 << 10);
+    for _ in 0..4 {
+        let said = printed(&program, &["book", &long, &long, &long], dir.path());
+        assert_eq!(said.matches("safe: ").count(), 3);
+    }
+    assert!(!printed(&program, &["book"], dir.path()).contains("debit"));
+}
+
+#[test]
+fn the_segment_example_counts_its_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled("examples/segment.c", "gcc", "-std=c99", dir.path());
+    for run in ["run 1\n", "run 2\n", "run 3\n"] {
+        assert_eq!(printed(&program, &["volume"], dir.path()), run);
+    }
+}
+
+#[test]
+fn the_loop_example_reads_a_file_beside_its_timer() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled("examples/loop.c", "gcc", "-std=c99", dir.path());
+    for bytes in [0, 1, (64 << 10) * 20 + 123] {
+        let content: Vec<u8> = (0..bytes).map(|at| (at * 31 + at / 4099) as u8).collect();
+        std::fs::write(dir.path().join("file"), &content).unwrap();
+        let sum: u64 = content.iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(printed(&program, &["file"], dir.path()), format!("sum {sum}\n"));
+    }
 }
 
 /// No byte that is not there, none that nobody wrote, none that is lost at the end.
