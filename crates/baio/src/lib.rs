@@ -2,8 +2,8 @@
 //! be safe on the disk.
 //!
 //! Open a *link*: [`Local`] works in your thread, [`Remote`] on a thread of its own. On a link you open files, segments and logs. Whatever takes
-//! a while is a future: await it, or call `.wait()`. A request takes its buffer, and its result gives it back. The `guide` (in
-//! the list of modules) says which link, which cache, when a write is safe, and how errors, many requests and deadlines are handled.
+//! a while is a future: await it, or call `.wait()`. A request takes its buffer, and its result gives it back. The [`guide`] says
+//! which link, which cache, when a write is safe, and how errors, many requests and deadlines are handled.
 //!
 //! # A plain file
 //!
@@ -14,7 +14,8 @@
 //! let link = Local::new()?;
 //! link.block_on(async {
 //!     let file = File::options().write().create().open(&link, &path).await?;
-//!     file.write_all_at(0, b"hello, disk".to_vec()).durable(Durability::Data).await?; // Survives a power cut.
+//!     // When this ends, it survives a power cut.
+//!     file.write_all_at(0, b"hello, disk".to_vec()).durable(Durability::Data).await?;
 //!     let read = file.read_at(7, vec![0; 100]).await?;
 //!     assert_eq!(&read.buffer[..read.bytes], b"disk");
 //!     baio::Result::Ok(())
@@ -37,7 +38,8 @@
 //! let options = LogOptions { file_bytes: 4 << 20, ..LogOptions::default() };
 //! let log = file.open_or_create_log(&options).wait()?;
 //!
-//! let mut records = log.records(log.head_lsn()); // What earlier runs have left, however they ended.
+//! // What earlier runs have left, however they ended.
+//! let mut records = log.records(log.head_lsn());
 //! while let Some(record) = records.next_record().wait()? {
 //!     println!("{}", String::from_utf8_lossy(record.payload()));
 //! }
@@ -63,9 +65,11 @@
 //!     volume.create_segment("journal", &CreateOptions::of_size(1 << 20)).await?;
 //!     let segment = volume.open_segment("journal", Access::Write).await?;
 //!     for number in 0..100_u64 {
-//!         segment.write_at(number * 8, number.to_le_bytes().to_vec()).cached().await?; // Ends when it is copied.
+//!         // Ends when it is copied.
+//!         segment.write_at(number * 8, number.to_le_bytes().to_vec()).cached().await?;
 //!     }
-//!     segment.sync(Durability::Data).cached().await?; // All hundred are safe, by few writes of the disk.
+//!     // When this ends, all hundred are safe, by few writes of the disk.
+//!     segment.sync(Durability::Data).cached().await?;
 //!     baio::Result::Ok(())
 //! })??;
 //! # volume.close()?;

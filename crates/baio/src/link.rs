@@ -98,7 +98,7 @@ pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreez
 /// ```
 ///
 /// Below the futures are tickets, as with io_uring: [`Opened::submit`](crate::Opened::submit), [`Link::turn`], [`Link::next_outcome`]. The
-/// `guide` has an example.
+/// [`guide`](crate::guide#many-at-once) has an example.
 pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Makes a segment of the caller's own; ends when it is durable.
     ///
