@@ -1,7 +1,9 @@
 //! What passes between the table of a core and its lane: the volume's metadata with the operations on it, and the requests with all that
 //! serves them ([`crate::core`]). Neither reaches into the other. They tell each other these things, and no others.
 //!
-//! The lane obeys at once, and gives what a message says that it gives. What the lane has to tell waits in a queue until the core hands it on.
+//! What the lane has to tell waits in a queue until the core hands it on. What it is told it obeys at once, as long as it is in one thread
+//! with the table; nobody looks at what came of that. What somebody looks at is a question of [`LaneDoor`]: with a thread between, each is
+//! a wait.
 
 use std::ops::Range;
 
@@ -36,7 +38,7 @@ pub(crate) enum Awaited {
     Quiet(HoldId),
 }
 
-/// What the table tells a lane, or asks it.
+/// What the table tells a lane.
 #[derive(Debug)]
 pub(crate) enum ToLane {
     /// Holds back new requests in a range of a segment, for an operation.
@@ -45,13 +47,9 @@ pub(crate) enum ToLane {
     MoveHold { id: HoldId, range: Range<u64> },
     /// Those that were held back go on.
     ReleaseHold { id: HoldId },
-    /// An operation is to be told by [`ToTable::HasCome`]. Gives 0 where it has come about already, and tells nothing more.
-    Await { operation: SlotKey, what: Awaited },
     /// An operation has ended: nothing is held or kept for it any more.
     Ended { operation: SlotKey },
-    /// Handles of a segment refuse requests from now on, also those that are held back. Gives how many are under way.
-    Drain { at: SlotAddress },
-    /// They serve again.
+    /// Handles of a segment serve again.
     Serve { at: SlotAddress },
     /// The segment is gone: they never will.
     Gone { at: SlotAddress },
@@ -70,57 +68,35 @@ pub(crate) enum ToLane {
         owner_uid: u32,
         name: String,
     },
-    /// Gives a handle on a segment, for this user.
-    Open {
-        name: String,
-        access: Access,
-        target: Target,
-        uid: u32,
-    },
     /// Nobody wants a handle.
     Close { handle: Handle },
-    /// The cache lets go of the bytes of a segment from `from` on, and keeps out until the operation ends; [`ToTable::Uncached`] tells when
-    /// they are gone. Gives 0 where there is no cache, and tells nothing.
-    Cut {
-        operation: SlotKey,
-        tag: u64,
-        name: String,
-        target: Target,
-        from: u64,
-    },
-    /// The cache writes back what was changed of segments. Gives how many ends [`ToTable::Uncached`] will tell of.
-    WriteBack { tag: u64 },
-    /// Those ends were told: none is called off any more.
+    /// The ends of what was written back were told: none is called off any more.
     WrittenBack,
     /// How still the device is to be.
     BeStill(Stillness),
     /// Nobody wants it still any more: who waited goes on.
     Thawed,
-    /// Gives 1 if it is as still as that, as far as the lane knows.
-    IsStill(Stillness),
-    /// Gives how many cached writes callers have under way.
-    CachedWrites,
-    /// Gives 1 if a log is open in a segment.
-    HasLog { at: SlotAddress },
     /// The volume ends here now.
     Grown { end: u64 },
 }
 
-/// What a message gives at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
-    Nothing,
-    Count(usize),
-    Handle(Handle),
+/// A handle that is wanted, for this user.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) name: String,
+    pub(crate) access: Access,
+    pub(crate) target: Target,
+    pub(crate) uid: u32,
 }
 
-impl Given {
-    pub(crate) fn count(self) -> usize {
-        match self {
-            Given::Count(count) => count,
-            Given::Nothing | Given::Handle(_) => 0,
-        }
-    }
+/// What the cache is to let go of: the bytes of a segment from `from` on, until the operation ends.
+#[derive(Debug)]
+pub(crate) struct CutOff {
+    pub(crate) operation: SlotKey,
+    pub(crate) tag: u64,
+    pub(crate) name: String,
+    pub(crate) target: Target,
+    pub(crate) from: u64,
 }
 
 /// What a lane tells the table.
@@ -136,9 +112,33 @@ pub(crate) enum ToTable {
     Thaw { freeze: u64 },
 }
 
-/// A lane, as operations reach it.
+/// A lane, as the table and operations reach it.
 pub(crate) trait LaneDoor {
-    fn obey(&mut self, message: ToLane) -> Given;
+    fn obey(&mut self, message: ToLane);
+
+    /// A handle on a segment.
+    fn open(&mut self, opening: Opening) -> Handle;
+
+    /// Will an operation be told by [`ToTable::HasCome`] when this comes about? Not where it has already.
+    fn will_tell(&mut self, operation: SlotKey, what: Awaited) -> bool;
+
+    /// Handles of a segment refuse requests from now on, also those that are held back. How many are under way?
+    fn drain(&mut self, at: SlotAddress) -> usize;
+
+    /// Is there a cache to let go of this? Then [`ToTable::Uncached`] tells when it is gone.
+    fn cut(&mut self, what: CutOff) -> bool;
+
+    /// The cache writes back what was changed of segments. How many ends will [`ToTable::Uncached`] tell of?
+    fn write_back(&mut self, tag: u64) -> usize;
+
+    /// Is it as still as that, as far as the lane knows?
+    fn is_still(&self, stillness: Stillness) -> bool;
+
+    /// How many cached writes do callers have under way?
+    fn cached_writes(&self) -> usize;
+
+    /// Is a log open in a segment?
+    fn has_log(&self, at: SlotAddress) -> bool;
 
     /// The engine by which operations read and write: while there is one lane, its own.
     fn engine(&self) -> &Engine;

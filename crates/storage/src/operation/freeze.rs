@@ -93,7 +93,7 @@ async fn run() -> Result<Answer, Failed> {
     with(|cx| be_still(cx, Stillness::Frozen));
     still().await?;
     with(|cx| {
-        if cx.lane.obey(ToLane::CachedWrites).count() < cached_writes {
+        if cx.lane.cached_writes() < cached_writes {
             // Something that waited for a log has gone on meanwhile, and was not written back.
             return Err(Fault::from(Errno::EAGAIN));
         }
@@ -113,8 +113,8 @@ fn be_still(cx: &mut Context<'_>, stillness: Stillness) {
 /// Writes back what the cache has; how many callers' writes it had then.
 async fn write_back() -> Result<usize, Fault> {
     let (writes, syncs) = with(|cx| {
-        let syncs = cx.lane.obey(ToLane::WriteBack { tag: cx.tag }).count();
-        (cx.lane.obey(ToLane::CachedWrites).count(), syncs)
+        let syncs = cx.lane.write_back(cx.tag);
+        (cx.lane.cached_writes(), syncs)
     });
     for _ in 0..syncs {
         match uncached().await {

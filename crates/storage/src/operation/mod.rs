@@ -34,7 +34,7 @@ use self::claims::Claims;
 use self::defrag::DefragProgress;
 use self::freeze::Freeze;
 use self::waits::Story;
-use crate::crossing::{Awaited, LaneDoor, ToLane};
+use crate::crossing::{Awaited, CutOff, LaneDoor, ToLane};
 use crate::error::{Error, Fault, Result};
 use crate::holds::{HoldId, Touched};
 use crate::identity::{Identity, Sight};
@@ -291,7 +291,7 @@ impl Context<'_> {
 
     /// Refuses new requests on a segment, and those that are held back; says how many are under way.
     pub(crate) fn drain(&mut self, address: SlotAddress) -> usize {
-        self.lane.obey(ToLane::Drain { at: address }).count()
+        self.lane.drain(address)
     }
 
     /// Nothing that the page cache has of a segment may reach its blocks any more.
@@ -312,19 +312,18 @@ impl Context<'_> {
         if crate::seeded_bug("shrink-leaves-the-cache-alone") {
             return false;
         }
-        let cut = ToLane::Cut {
+        self.lane.cut(CutOff {
             operation: self.key,
             tag: self.tag,
             name: name.to_owned(),
             target,
             from,
-        };
-        self.lane.obey(cut).count() > 0
+        })
     }
 
     /// Is a log open in a segment?
-    pub(crate) fn has_log(&mut self, address: SlotAddress) -> bool {
-        self.lane.obey(ToLane::HasLog { at: address }).count() > 0
+    pub(crate) fn has_log(&self, address: SlotAddress) -> bool {
+        self.lane.has_log(address)
     }
 
     /// Reads into memory that was taken before. What cannot be begun gives it back.

@@ -1,6 +1,6 @@
 //! Opening a segment: finds it, checks who asks, and gives a handle (the paper's capability, seed 004 §4).
 
-use crate::crossing::{Given, ToLane};
+use crate::crossing::Opening;
 use crate::error::Fault;
 use crate::identity::Access;
 use crate::object::{Moving, Target};
@@ -109,15 +109,12 @@ fn opened(cx: &mut Context<'_>, access: Access, at: SlotAddress, inode: &Inode) 
         moving: moving(cx, inode)?,
     };
     let (name, uid) = (cx.subject.object.clone(), who.uid);
-    let opened = cx.lane.obey(ToLane::Open {
+    let handle = cx.lane.open(Opening {
         name,
         access,
         target,
         uid,
     });
-    let Given::Handle(handle) = opened else {
-        return Err(Fault::Unexpected("a lane that opens nothing"));
-    };
     Ok(Answer::Opened { handle, access, info })
 }
 

@@ -17,11 +17,12 @@ use self::cached::{Known, PageCache};
 use self::logs::Logs;
 use self::returns::Returns;
 use super::wrong::stale;
-use crate::crossing::{Awaited, Given, LaneDoor, Stillness, ToLane, ToTable};
+use crate::crossing::{Awaited, CutOff, LaneDoor, Opening, Stillness, ToLane, ToTable};
 use crate::error::{Error, Fault, Result};
 use crate::holds::Holds;
 use crate::object::{ObjectState, Objects, Target};
 use crate::request::{Handle, Requests};
+use crate::segment::probe::SlotAddress;
 use crate::slot_map::SlotKey;
 use crate::volume::{Volume, must_fit};
 
@@ -170,25 +171,10 @@ impl Lane {
     pub(in crate::core) fn is_frozen(&self) -> bool {
         self.stillness == Stillness::Frozen
     }
-
-    /// Is it as still as it is to be? The operation that froze it waits for that.
-    pub(in crate::core) fn is_still(&self, stillness: Stillness) -> bool {
-        match stillness {
-            Stillness::Frozen => {
-                let mut writes = self.requests.writes_under_way();
-                !writes.any(|(_, handle, _)| self.objects.address(handle).is_some())
-            }
-            // The cache has none of callers' writes, but those that wait for a log.
-            Stillness::None | Stillness::Draining => {
-                let awaits_log = |cached: &PageCache| cached.cache.lsns_awaited().next().is_some();
-                self.requests.cached_writes() == 0 || self.cached.as_deref().is_some_and(awaits_log)
-            }
-        }
-    }
 }
 
 impl LaneDoor for Lane {
-    fn obey(&mut self, message: ToLane) -> Given {
+    fn obey(&mut self, message: ToLane) {
         let Lane {
             objects,
             requests,
@@ -200,23 +186,10 @@ impl LaneDoor for Lane {
             ToLane::Hold { id, operation, place } => holds.hold((id, operation), place, objects, requests),
             ToLane::MoveHold { id, range } => holds.move_to(id, range, objects, requests),
             ToLane::ReleaseHold { id } => holds.release(id, objects, requests),
-            ToLane::Await { operation, what } => {
-                let has_come = matches!(what, Awaited::Quiet(hold) if holds.is_quiet(hold));
-                if !has_come {
-                    self.awaited.push((operation, what));
-                }
-                return Given::Count(usize::from(!has_come));
-            }
             ToLane::Ended { operation } => {
                 self.awaited.retain(|(other, _)| *other != operation);
                 holds.release_of(operation.index, objects, requests);
                 on(cached, |cached| cached.release_cuts(operation.index));
-            }
-            ToLane::Drain { at } => {
-                let under_way = objects.move_segment(at, ObjectState::Draining);
-                holds.wake_all_on(at, objects, requests);
-                on(cached, |cached| cached.refuse(objects, at));
-                return Given::Count(under_way as usize);
             }
             ToLane::Serve { at } => drop(objects.move_segment(at, ObjectState::Open)),
             ToLane::Gone { at } => drop(objects.move_segment(at, ObjectState::Gone)),
@@ -233,31 +206,7 @@ impl LaneDoor for Lane {
                 owner_uid,
                 name,
             } => objects.rename(from, to, owner_uid, &name),
-            ToLane::Open {
-                name,
-                access,
-                target,
-                uid,
-            } => {
-                let handle = objects.add(name, access, target);
-                objects.opened_by(handle, uid);
-                return Given::Handle(handle);
-            }
             ToLane::Close { handle } => self.close_handle(handle),
-            ToLane::Cut {
-                operation,
-                tag,
-                name,
-                target,
-                from,
-            } => {
-                let known = Known { objects, requests };
-                let cut = |cached: &mut Box<PageCache>| cached.cut(known, (operation.index, tag), &name, target, from);
-                return Given::Count(cached.as_mut().map(cut).into_iter().count());
-            }
-            ToLane::WriteBack { tag } => {
-                return Given::Count(cached.as_mut().map_or(0, |cached| cached.write_back(objects, tag)));
-            }
             ToLane::WrittenBack => on(cached, PageCache::is_written_back),
             ToLane::BeStill(stillness) => self.stillness = stillness,
             ToLane::Thawed => {
@@ -265,12 +214,67 @@ impl LaneDoor for Lane {
                 on(cached, PageCache::is_written_back);
                 holds.wake_free(objects, requests);
             }
-            ToLane::IsStill(stillness) => return Given::Count(self.is_still(stillness).into()),
-            ToLane::CachedWrites => return Given::Count(requests.cached_writes()),
-            ToLane::HasLog { at } => return Given::Count(objects.segment_has_log(at).into()),
             ToLane::Grown { end } => self.ground.iter_mut().for_each(|ground| ground.end = end),
         }
-        Given::Nothing
+    }
+
+    fn open(&mut self, opening: Opening) -> Handle {
+        let handle = self.objects.add(opening.name, opening.access, opening.target);
+        self.objects.opened_by(handle, opening.uid);
+        handle
+    }
+
+    fn will_tell(&mut self, operation: SlotKey, what: Awaited) -> bool {
+        let has_come = matches!(what, Awaited::Quiet(hold) if self.holds.is_quiet(hold));
+        if !has_come {
+            self.awaited.push((operation, what));
+        }
+        !has_come
+    }
+
+    fn drain(&mut self, at: SlotAddress) -> usize {
+        let under_way = self.objects.move_segment(at, ObjectState::Draining);
+        self.holds.wake_all_on(at, &self.objects, &mut self.requests);
+        on(&mut self.cached, |cached| cached.refuse(&self.objects, at));
+        under_way as usize
+    }
+
+    fn cut(&mut self, what: CutOff) -> bool {
+        let Some(cached) = &mut self.cached else { return false };
+        let known = Known {
+            objects: &mut self.objects,
+            requests: &mut self.requests,
+        };
+        let whose = (what.operation.index, what.tag);
+        cached.cut(known, whose, &what.name, what.target, what.from);
+        true
+    }
+
+    fn write_back(&mut self, tag: u64) -> usize {
+        let cached = self.cached.as_mut();
+        cached.map_or(0, |cached| cached.write_back(&self.objects, tag))
+    }
+
+    fn is_still(&self, stillness: Stillness) -> bool {
+        match stillness {
+            Stillness::Frozen => {
+                let mut writes = self.requests.writes_under_way();
+                !writes.any(|(_, handle, _)| self.objects.address(handle).is_some())
+            }
+            // The cache has none of callers' writes, but those that wait for a log.
+            Stillness::None | Stillness::Draining => {
+                let awaits_log = |cached: &PageCache| cached.cache.lsns_awaited().next().is_some();
+                self.requests.cached_writes() == 0 || self.cached.as_deref().is_some_and(awaits_log)
+            }
+        }
+    }
+
+    fn cached_writes(&self) -> usize {
+        self.requests.cached_writes()
+    }
+
+    fn has_log(&self, at: SlotAddress) -> bool {
+        self.objects.segment_has_log(at)
     }
 
     fn engine(&self) -> &Engine {

@@ -121,7 +121,7 @@ impl Table {
             return false;
         };
         let stillness = self.freeze.stillness();
-        if !self.is_still() || lane.obey(ToLane::IsStill(stillness)).count() == 0 {
+        if !self.is_still() || !lane.is_still(stillness) {
             return false;
         }
         if let Some(running) = self.running.at_mut(index) {

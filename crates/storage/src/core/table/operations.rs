@@ -376,7 +376,7 @@ impl Table {
             Step::Unclaimed if running.called_off => return Some((index, Event::CalledOff)),
             Step::Token => self.wait_for_token(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
-            Step::Lane(what) if lane.obey(ToLane::Await { operation: key, what }).count() == 0 => {
+            Step::Lane(what) if !lane.will_tell(key, what) => {
                 return Some((index, Event::Drained));
             }
             Step::Lane(_) => {}
