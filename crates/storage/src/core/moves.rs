@@ -1,11 +1,14 @@
 //! Moving segments: asked for by a caller, or begun again after an open for those that were left half-moved.
 
+use super::table::Table;
 use super::{Core, OperationId};
+use crate::crossing::LaneDoor;
 use crate::error::Result;
 use crate::identity::Identity;
 use crate::operation::Subject;
 use crate::operation::moving::{Which, move_segment};
 use crate::segment::name::Key;
+use crate::segment::probe::SlotAddress;
 use crate::volume::inspect::SegmentInfo;
 
 impl Core {
@@ -32,20 +35,9 @@ impl Core {
 
     /// Goes on with the moves that a crash or a close left unfinished, while the core is turned for others.
     pub(super) fn resume_moves(&mut self) {
-        let Some(volume) = &self.table.volume else { return };
-        let name = self.volume_name();
-        for at in volume.unfinished_moves.clone() {
-            let key = Key {
-                owner_uid: 0,
-                name: None,
-            };
-            let subject = Subject {
-                operation: "move",
-                key,
-                who: Identity::new(0, 0),
-                object: format!("{name}, slot {} of bucket {}", at.slot, at.bucket),
-            };
-            self.begin_alone(move_segment(subject, Which::Unfinished(at)));
+        let volume = self.table.volume.as_ref();
+        for at in volume.map_or(Vec::new(), |volume| volume.unfinished_moves.clone()) {
+            self.table.resume_move(&mut self.lane, at);
         }
     }
 
@@ -58,5 +50,25 @@ impl Core {
         // A log's last batches still move its gate.
         self.lane.end_logs();
         self.lane.shut_gates();
+    }
+}
+
+impl Table {
+    /// Goes on with a move that stands half-way; nobody waits for its answer.
+    pub(super) fn resume_move(&mut self, lane: &mut dyn LaneDoor, at: SlotAddress) {
+        let Some(volume) = self.volume.as_ref().filter(|_| !self.claims.is_closing()) else {
+            return;
+        };
+        let key = Key {
+            owner_uid: 0,
+            name: None,
+        };
+        let subject = Subject {
+            operation: "move",
+            key,
+            who: Identity::new(0, 0),
+            object: format!("{}, slot {} of bucket {}", volume.device.name(), at.slot, at.bucket),
+        };
+        self.begin_alone(lane, move_segment(subject, Which::Unfinished(at)));
     }
 }

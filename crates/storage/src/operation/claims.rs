@@ -29,8 +29,8 @@ struct Claimed {
     at: SlotAddress,
     by: u32,
     claim: Claim,
-    /// Somebody asks the operation to end where it stands.
-    wanted: bool,
+    /// Who asks the operation to end where it stands.
+    wanted_by: Vec<u32>,
     /// Somebody waits for its end.
     awaited: bool,
 }
@@ -57,7 +57,7 @@ impl Claims {
                     at,
                     by,
                     claim,
-                    wanted: false,
+                    wanted_by: Vec::new(),
                     awaited: false,
                 });
                 true
@@ -77,10 +77,11 @@ impl Claims {
         self.claims.iter().any(is_it)
     }
 
-    /// Asks whoever has the segment to end where it stands: a delete need not wait until all is copied.
-    pub(crate) fn ask_to_end(&mut self, at: SlotAddress) {
+    /// Asks whoever has the segment to end where it stands: a delete need not wait until all is copied. Nobody asks any more when the
+    /// operation that does has ended.
+    pub(crate) fn ask_to_end(&mut self, at: SlotAddress, asks: u32) {
         for claimed in self.claims.iter_mut().filter(|claimed| claimed.at == at) {
-            claimed.wanted = true;
+            claimed.wanted_by.push(asks);
         }
     }
 
@@ -108,13 +109,20 @@ impl Claims {
 
     /// Whether this operation was asked to end where it stands.
     pub(crate) fn is_asked_to_end(&self, by: u32) -> bool {
-        self.closing || self.claims.iter().any(|claimed| claimed.by == by && claimed.wanted)
+        self.closing
+            || self
+                .claims
+                .iter()
+                .any(|claimed| claimed.by == by && !claimed.wanted_by.is_empty())
     }
 
     /// The operation has ended; whether it had claimed anything.
     pub(crate) fn release(&mut self, by: u32) -> bool {
         let before = self.claims.len();
         self.claims.retain(|claimed| claimed.by != by);
+        for claimed in &mut self.claims {
+            claimed.wanted_by.retain(|asks| *asks != by);
+        }
         self.claims.len() < before
     }
 }
@@ -130,8 +138,13 @@ mod tests {
         assert!(claims.claim(at(1), 7, Claim::Shared) && claims.claim(at(2), 8, Claim::Closed));
         assert!(!claims.claim(at(1), 8, Claim::Shared) && claims.claim(at(1), 7, Claim::Closed));
         assert!(claims.is_closed(at(1)) && claims.is_closed(at(2)) && !claims.is_closed(at(3)));
-        claims.ask_to_end(at(1));
+        claims.ask_to_end(at(1), 9);
+        claims.ask_to_end(at(1), 10);
         assert!(claims.is_asked_to_end(7) && !claims.is_asked_to_end(8));
+        claims.release(9);
+        assert!(claims.is_asked_to_end(7), "another asks");
+        claims.release(10);
+        assert!(!claims.is_asked_to_end(7));
         assert!(claims.release(7) && !claims.release(7));
         assert!(claims.claim(at(1), 8, Claim::Shared) && !claims.is_asked_to_end(8));
     }

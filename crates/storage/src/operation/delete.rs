@@ -1,6 +1,7 @@
 //! Deleting a segment: refuse new requests, let those under way end, record, and only then give the blocks back.
 //!
-//! A segment that is being moved is deleted where its move stands: the move is asked to end at its mark, then both runs go.
+//! A segment that is being moved is deleted where its move stands: the move is asked to end at its mark, then both runs go. If nothing
+//! comes of the delete, the move goes on.
 
 use crate::crossing::ToLane;
 use crate::error::Fault;
@@ -19,17 +20,30 @@ pub(crate) fn delete(subject: Subject, operation: OperationName) -> Operation {
     Operation::changing(subject, run(operation))
 }
 
+/// What is as before if nothing comes of it.
+#[derive(Default)]
+struct Done {
+    /// The segment whose handles refuse requests.
+    refusing: Option<SlotAddress>,
+    /// The segment whose move was asked to end.
+    stopped: Option<SlotAddress>,
+}
+
 async fn run(operation: OperationName) -> Result<Answer, Failed> {
-    let mut refusing = None;
-    let deleted = go(operation, &mut refusing).await;
-    if let (Err(_), Some(at)) = (&deleted, refusing) {
-        with(|cx| cx.lane.obey(ToLane::Serve { at }));
+    let mut done = Done::default();
+    let deleted = go(operation, &mut done).await;
+    if deleted.is_err() {
+        with(|cx| {
+            if let Some(at) = done.refusing {
+                cx.lane.obey(ToLane::Serve { at });
+            }
+            cx.goes_on.extend(done.stopped);
+        });
     }
     Ok(deleted?)
 }
 
-/// `refusing`: the segment whose handles refuse requests. They serve again if nothing comes of it.
-async fn go(operation: OperationName, refusing: &mut Option<SlotAddress>) -> Result<Answer, Fault> {
+async fn go(operation: OperationName, done: &mut Done) -> Result<Answer, Fault> {
     with(|cx| cx.subject.may_change(cx.volume))?;
     token().await?;
     let Found { at, inode, bucket } = loop {
@@ -46,11 +60,15 @@ async fn go(operation: OperationName, refusing: &mut Option<SlotAddress>) -> Res
         let found = looked.found().ok_or(Fault::NotFound)?;
         let at = found.at;
         if !with(|cx| claim(cx, at))? {
+            done.stopped = Some(at);
             drop(found);
             unclaimed(at).await?;
             continue;
         }
-        if refusing.replace(at).is_some() || with(|cx| cx.drain(at)) == 0 || crate::seeded_bug("reuse-before-drain") {
+        if done.refusing.replace(at).is_some()
+            || with(|cx| cx.drain(at)) == 0
+            || crate::seeded_bug("reuse-before-drain")
+        {
             break found;
         }
         drop(found);
@@ -64,7 +82,7 @@ async fn go(operation: OperationName, refusing: &mut Option<SlotAddress>) -> Res
     let recorded = update.ended().await;
     if recorded.is_err() && with(|cx| cx.volume.is_latched()) {
         // Neither gone nor there: no request may reach its blocks.
-        *refusing = None;
+        done.refusing = None;
         with(|cx| {
             cx.volume.doubt(at);
             cx.forget_cached(at);
@@ -84,7 +102,7 @@ fn claim(cx: &mut Context<'_>, at: SlotAddress) -> Result<bool, Fault> {
     }
     let is_ours = cx.claims.claim(at, cx.index, Claim::Closed);
     if !is_ours {
-        cx.claims.ask_to_end(at);
+        cx.claims.ask_to_end(at, cx.index);
     }
     Ok(is_ours)
 }

@@ -213,6 +213,8 @@ pub(crate) struct Context<'a> {
     pub(crate) has_token: &'a mut bool,
     /// Who changes which segment.
     pub(crate) claims: &'a mut Claims,
+    /// Segments whose moves were stopped for an operation that has failed: they go on.
+    pub(crate) goes_on: &'a mut Vec<SlotAddress>,
     /// Nobody waits for the answer any more.
     pub(crate) is_abandoned: bool,
     /// It is to end early.

@@ -17,6 +17,7 @@ use crate::error::Fault;
 use crate::operation::Event;
 use crate::operation::claims::Claims;
 use crate::operation::freeze::Freeze;
+use crate::segment::probe::SlotAddress;
 use crate::slot_map::{SlotKey, SlotMap};
 use crate::volume::Volume;
 
@@ -31,6 +32,8 @@ pub(in crate::core) struct Table {
     /// Who is changing which segment, and who waits for the end of that.
     pub(in crate::core) claims: Claims,
     pub(in crate::core) waiting_for_claim: Vec<u32>,
+    /// Segments whose moves were stopped for nothing.
+    pub(in crate::core) goes_on: Vec<SlotAddress>,
     /// Operations that wait for a thread of theirs.
     pub(in crate::core) with_threads: Vec<SlotKey>,
     /// Who keeps the device still.
@@ -50,6 +53,7 @@ impl Table {
             next_turn: Vec::new(),
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
+            goes_on: Vec::new(),
             with_threads: Vec::new(),
             freeze: Freeze::default(),
             holds_made: 0,

@@ -182,12 +182,6 @@ impl Core {
         self.table.begin(&mut self.lane, operation)
     }
 
-    /// Begins an operation whose answer nobody waits for.
-    pub(in crate::core) fn begin_alone(&mut self, operation: Operation) {
-        let id = self.begin(operation);
-        self.abandon_operation(id);
-    }
-
     /// The same for an operation that answers with its segment.
     pub(in crate::core) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
         match self.run_operation(operation)? {
@@ -284,8 +278,18 @@ impl Table {
     }
 
     pub(in crate::core) fn begin(&mut self, lane: &mut dyn LaneDoor, operation: Operation) -> OperationId {
+        self.begin_for(lane, operation, false)
+    }
+
+    /// Begins an operation whose answer nobody waits for.
+    pub(in crate::core) fn begin_alone(&mut self, lane: &mut dyn LaneDoor, operation: Operation) {
+        self.begin_for(lane, operation, true);
+    }
+
+    fn begin_for(&mut self, lane: &mut dyn LaneDoor, operation: Operation, left_alone: bool) -> OperationId {
         let mut running = Running::new(operation, None);
         running.called_off = self.claims.is_closing();
+        running.left_alone = left_alone;
         let key = self.running.insert(running);
         self.step(lane, key.index, Event::Begin);
         OperationId(key)
@@ -326,6 +330,9 @@ impl Table {
             }
             next = self.grant_token().map(|index| (index, Event::Token));
         }
+        while let Some(at) = self.goes_on.pop() {
+            self.resume_move(lane, at);
+        }
     }
 
     /// Gives the next event if there is one at once, and whose it is.
@@ -347,6 +354,7 @@ impl Table {
             tag: Recipient::operation(key).tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
+            goes_on: &mut self.goes_on,
             is_abandoned: running.left_alone || running.called_off,
             is_called_off: running.called_off,
             freeze: &mut self.freeze,

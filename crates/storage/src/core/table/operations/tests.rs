@@ -16,7 +16,7 @@ use crate::operation::moving::{Which, move_segment};
 use crate::operation::open::open;
 use crate::operation::repeat::OperationName;
 use crate::operation::resize::{ResizeOptions, resize};
-use crate::request::{Mode, SegmentOp, SegmentRequest};
+use crate::request::{Handle, Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
 use crate::volume::accounts::Limits;
@@ -180,7 +180,8 @@ fn an_operation_that_nobody_waits_for_leaves_its_place() {
     let mut core = core();
     for to in [100, 200] {
         let subject = core.subject("move", ME, ME.uid, "data").unwrap();
-        core.begin_alone(move_segment(subject, Which::Named(Some(to))));
+        core.table
+            .begin_alone(&mut core.lane, move_segment(subject, Which::Named(Some(to))));
         while core.in_flight() > 0 {
             core.turn(Wait::one()).unwrap();
         }
@@ -230,6 +231,62 @@ fn who_waits_for_a_segment_is_not_asked_when_a_request_on_another_one_ends() {
     assert_eq!(WALKS.get(), walks);
     core.lane.handle_idle(data);
     ended(&mut core, &delete).unwrap();
+}
+
+/// Begins to move a segment of many chunks, with a handle on it on which something is under way; gives the move when it has begun to copy.
+fn move_a_busy_segment(core: &mut Core) -> (OperationId, Handle) {
+    core.create(ME, ME.uid, "large", &CreateOptions::of_size(2 << 20))
+        .unwrap();
+    let (handle, _) = core.open_segment(ME, ME.uid, "large", Access::Read).unwrap();
+    core.lane.objects.begin(handle);
+    let moving = core.begin_move(ME, ME.uid, "large", Some(1000)).unwrap();
+    while !matches!(core.operation_progress(&moving), Some(Progress::Bytes { done, .. }) if done > 0) {
+        core.turn(Wait::one()).unwrap();
+    }
+    (moving, handle)
+}
+
+fn is_called_off(answer: Result<Answer>) -> bool {
+    matches!(answer, Err(error) if matches!(error.fault, Fault::Io(baio_engine::Error::Cancelled)))
+}
+
+fn where_it_lives(core: &mut Core, name: &str) -> (u64, &'static str) {
+    let list = core.list(ME).unwrap();
+    let info = list.into_iter().find(|info| info.name == name).unwrap();
+    (info.start_block, info.state)
+}
+
+#[test]
+fn a_delete_that_is_called_off_stops_no_move() {
+    let mut core = core();
+    let (moving, _) = move_a_busy_segment(&mut core);
+    let delete = core.begin_delete(ME, ME.uid, "large").unwrap();
+    while core.table.waiting_for_claim.is_empty() {
+        core.turn(Wait::one()).unwrap();
+    }
+    core.call_off_operation(&delete);
+    assert!(is_called_off(ended(&mut core, &delete)));
+    ended(&mut core, &moving).expect("it goes on to its end");
+    assert_eq!(where_it_lives(&mut core, "large"), (1000, "live"));
+}
+
+#[test]
+fn a_move_that_was_stopped_for_a_delete_that_is_called_off_goes_on() {
+    let mut core = core();
+    let (moving, handle) = move_a_busy_segment(&mut core);
+    let delete = core.begin_delete(ME, ME.uid, "large").unwrap();
+    while core.lane.awaited.is_empty() {
+        core.turn(Wait::one()).unwrap();
+    }
+    let stopped = core.take_answer(&moving).expect("it has ended").unwrap_err();
+    assert!(matches!(stopped.fault, Fault::MoveStopped { .. }), "{stopped}");
+    core.call_off_operation(&delete);
+    core.lane.handle_idle(handle);
+    assert!(is_called_off(ended(&mut core, &delete)));
+    while core.in_flight() > 0 {
+        core.turn(Wait::one()).unwrap();
+    }
+    assert_eq!(where_it_lives(&mut core, "large"), (1000, "live"));
 }
 
 #[test]
