@@ -16,8 +16,9 @@ impl Core {
         self.table.volume.as_ref().map_or(&[], |volume| &volume.warnings)
     }
 
-    /// Makes the volume larger: a file is extended to `size_bytes`, a device must have them already. Runs the core until no
-    /// operation but moves is under way. A size that the volume has already changes nothing.
+    /// Makes the volume larger: a file is extended to `size_bytes`, a device must have them already. Runs the core while operations are
+    /// at work, other than moves; those that wait for the end of requests or for a log go on behind it. A size that the volume has already
+    /// changes nothing.
     ///
     /// Only uid 0 may, and the user that this process runs as: whoever may open the file could extend it anyway.
     ///
@@ -32,7 +33,7 @@ impl Core {
         if self.table.freeze.is_wanted() {
             return Err(Error::new("resize", name, Fault::from(Errno::EBUSY)));
         }
-        while self.table.operations_under_way() {
+        while self.table.is_at_work() {
             self.turn(Wait::one())?;
         }
         self.lane.note_what_waits();

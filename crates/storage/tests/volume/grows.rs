@@ -1,9 +1,11 @@
 //! The promise: a volume grows in place up to the size that it was formatted for, while it is in use, without moving
 //! anything; what it cannot do is refused with the figures. A device that has grown is noticed when it is asked for.
 
-use baio_storage::{Access, Core, CreateOptions, Format, Identity};
+use baio_engine::Wait;
+use baio_storage::{Access, Core, CreateOptions, Format, Identity, ResizeOptions};
 
 use crate::harness::images::{self, superblock};
+use crate::harness::through_cache::cache_of;
 use crate::harness::{
     self, BLOCK, ME, ROOT, config, create, open, open_moody, open_write, read, read_request, simulated_disk, start,
     write,
@@ -93,6 +95,36 @@ fn what_cannot_be_is_refused_with_the_figures() {
     assert_eq!(core.volume_info().unwrap(), before);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * MIB);
     core.resize_volume(Identity::effective(), 3 * MIB).unwrap();
+    core.close().unwrap();
+}
+
+/// A shrink waits for the log of the very caller: to wait for that would be to wait for ever.
+#[test]
+fn a_volume_grows_beside_a_change_that_waits_for_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    format(&path, 2 * MIB, 4 * MIB);
+    let mut core = open(&path);
+    core.use_cache(&cache_of(16)).unwrap();
+    create(&mut core, "data", 4 * BLOCK as u64);
+    let handle = open_write(&mut core, "data");
+    let pin = core.pin_now(handle, 3).unwrap();
+    core.change_now(&pin, 5).unwrap()[0] = 1;
+    core.unpin(pin);
+    let shrink = core
+        .begin_resize(ME, ME.uid, "data", &ResizeOptions::to_size(BLOCK as u64))
+        .unwrap();
+    let grown = core.resize_volume(ROOT, 3 * MIB).unwrap();
+    assert_eq!(grown.device_bytes, 3 * MIB);
+    assert!(core.take_answer(&shrink).is_none(), "it waits for the log");
+    core.set_durable_lsn(5).unwrap();
+    let answer = loop {
+        match core.take_answer(&shrink) {
+            Some(answer) => break answer,
+            None => core.turn(Wait::one()).unwrap(),
+        };
+    };
+    answer.unwrap();
     core.close().unwrap();
 }
 

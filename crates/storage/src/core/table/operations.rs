@@ -295,11 +295,11 @@ impl Table {
         OperationId(key)
     }
 
-    /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
-    /// take long: in the background it waits for memory that the very caller may hold.
-    pub(in crate::core) fn operations_under_way(&self) -> bool {
-        let counts = |running: &Running| running.answer.is_none() && !running.is_move();
-        self.running.iter().any(|(_, running)| counts(running))
+    /// Has an operation the table, or does it wait for that, or is it at the device? What waits for others' requests or a log does so
+    /// for as long as these want, and the very caller may have them; so does a move, for memory.
+    pub(in crate::core) fn is_at_work(&self) -> bool {
+        let mut running = self.running.iter().filter(|(_, running)| !running.is_move());
+        running.any(|(index, running)| running.is_at_device() || self.token.concerns(index))
     }
 
     /// Moves an operation on by what has ended for it, unless it has gone itself.

@@ -67,6 +67,12 @@ impl Token {
         self.alone == Some(index) || self.sharing.iter().any(|sharing| sharing.index == index)
     }
 
+    /// Whether this operation has it, or waits for it.
+    pub(in crate::core) fn concerns(&self, index: u32) -> bool {
+        let mut waiting = self.lines.iter().flat_map(|line| &line.waiting);
+        self.is_with(index) || waiting.any(|waiting| waiting.index == index)
+    }
+
     /// This operation gives it back, if it has it.
     pub(in crate::core) fn release(&mut self, index: u32) {
         self.alone.take_if(|alone| *alone == index);
