@@ -8,7 +8,6 @@ use baio_words::{Lost, RequestFault};
 
 use crate::cache::CacheError;
 use crate::log::LogError;
-use crate::segment::free_set::NoSpace;
 use crate::segment::layout::LayoutError;
 use crate::segment::name::NameError;
 use crate::volume::accounts::{Limited, OverQuota};
@@ -354,18 +353,7 @@ impl Fault {
         })
     }
 
-    /// The allocator counts blocks; people count bytes.
-    #[must_use]
-    pub fn no_space(space: &NoSpace, block_size: u32) -> Fault {
-        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
-        Fault::NoSpace {
-            asked: bytes(space.asked),
-            free: Some(bytes(space.free)),
-            largest: Some(bytes(space.largest_run)),
-        }
-    }
-
-    /// The same for a quota.
+    /// Accounts count blocks; people count bytes.
     #[must_use]
     pub fn over_quota(over: OverQuota, block_size: u32) -> Fault {
         let (what, unit) = match over.what {

@@ -162,10 +162,10 @@ impl Create {
             .charge(owner, more)
             .map_err(|over| Fault::over_quota(over, block_size))?;
         match free.allocate(reserve) {
-            Ok(start) => Ok(Run { start, blocks, reserve }),
-            Err(space) => {
+            Some(start) => Ok(Run { start, blocks, reserve }),
+            None => {
                 accounts.give_back(owner, more);
-                Err(Fault::no_space(&space, block_size))
+                Err(cx.no_space(reserve))
             }
         }
     }

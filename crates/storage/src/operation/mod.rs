@@ -265,6 +265,18 @@ impl Context<'_> {
         }
     }
 
+    /// No free run has so many blocks. How long the longest is takes a walk: only for those to whom it is shown, as anybody may ask.
+    pub(crate) fn no_space(&self, blocks: u64) -> Fault {
+        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(self.volume.block_size()));
+        let free = &self.volume.free;
+        let is_shown = self.volume.device.sight(self.subject.who) == Sight::Whole;
+        Fault::NoSpace {
+            asked: bytes(blocks),
+            free: Some(bytes(free.free_blocks())),
+            largest: is_shown.then(|| bytes(free.largest_free_run().1)),
+        }
+    }
+
     /// The table has no slot for another name.
     pub(crate) fn table_full(&self) -> Fault {
         let segments_max = Some(self.volume.superblock.geometry().segments_max);

@@ -7,7 +7,7 @@ use crate::operation::lookup::{Found, lookup, read_bucket};
 use crate::operation::mover::{Mover, Patience};
 use crate::operation::waits::{token, unclaimed, with};
 use crate::operation::{Answer, Context, Failed, Kind, Operation, Subject, Taking, quarantined};
-use crate::segment::free_set::{FreeSet, NoSpace};
+use crate::segment::free_set::FreeSet;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 
@@ -116,20 +116,12 @@ impl Which {
 
 /// Takes a run of free blocks: the one asked for, or the best.
 pub(crate) fn take_target(cx: &mut Context<'_>, to: Option<u64>, from: u64, blocks: u64) -> Result<u64, Fault> {
-    let block_size = cx.volume.block_size();
     let free = &mut cx.volume.free;
     let start = to.or_else(|| best_target(free, from, blocks));
     let occupy =
         |free: &mut FreeSet, start| crate::seeded_bug("a-target-is-not-taken") || free.occupy(start, blocks).is_ok();
     let taken = start.filter(|&start| free.is_free(start, blocks) && occupy(free, start));
-    taken.ok_or_else(|| {
-        let space = NoSpace {
-            asked: blocks,
-            free: free.free_blocks(),
-            largest_run: free.largest_free_run().1,
-        };
-        Fault::no_space(&space, block_size)
-    })
+    taken.ok_or_else(|| cx.no_space(blocks))
 }
 
 /// The lowest run below `from` that is long enough; else, of those above, the one that leaves the least over.

@@ -21,37 +21,6 @@ impl fmt::Display for NoMemory {
 
 impl std::error::Error for NoMemory {}
 
-/// No free run is long enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoSpace {
-    /// Blocks asked for.
-    pub asked: u64,
-    /// Free blocks in all.
-    pub free: u64,
-    /// The longest free run.
-    pub largest_run: u64,
-}
-
-impl fmt::Display for NoSpace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            asked,
-            free,
-            largest_run,
-        } = self;
-        write!(
-            f,
-            "no run of {asked} blocks is free: {free} are free in all, the longest run has {largest_run}"
-        )?;
-        if asked <= free {
-            write!(f, "; `baio defrag` joins them")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for NoSpace {}
-
 /// A run that cannot be marked so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeSetError {

@@ -17,6 +17,7 @@ use crate::operation::open::open;
 use crate::operation::repeat::OperationName;
 use crate::operation::resize::{ResizeOptions, resize};
 use crate::request::{Handle, Mode, SegmentOp, SegmentRequest};
+use crate::segment::free_set::WALKS as BITMAP_WALKS;
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
 use crate::volume::accounts::Limits;
@@ -287,6 +288,26 @@ fn a_move_that_was_stopped_for_a_delete_that_is_called_off_goes_on() {
         core.turn(Wait::one()).unwrap();
     }
     assert_eq!(where_it_lives(&mut core, "large"), (1000, "live"));
+}
+
+/// What is not shown to whoever asks is not looked for: a walk through the bitmap takes 10 ms of everybody's time for 4 TiB.
+#[test]
+fn who_is_not_shown_the_longest_free_run_begins_no_walk_for_it() {
+    let mut core = core();
+    let too_much = CreateOptions::of_size(1 << 40);
+    let before = BITMAP_WALKS.get();
+    let refused = core.create(ME, ME.uid, "new", &too_much).unwrap_err();
+    assert!(
+        matches!(refused.fault, Fault::NoSpace { largest: None, .. }),
+        "{refused}"
+    );
+    assert_eq!(BITMAP_WALKS.get(), before);
+    let refused = core.create(Identity::new(0, 0), 0, "new", &too_much).unwrap_err();
+    assert!(
+        matches!(refused.fault, Fault::NoSpace { largest: Some(_), .. }),
+        "{refused}"
+    );
+    assert_eq!(BITMAP_WALKS.get(), before + 1);
 }
 
 #[test]
