@@ -101,35 +101,37 @@ fn two_thousand_files_on_one_core_and_one_too_many() {
     for (nth, path) in paths.iter().enumerate() {
         assert_eq!(std::fs::read(path).unwrap(), content(nth, 2));
     }
-    // What nothing was written to goes with its handle, at once.
+    what_nothing_was_written_to_goes_with_its_handle(&mut core, &paths, before);
+    the_limit_is_met(&mut core, &paths, before);
+    core.close().unwrap();
+}
+
+fn what_nothing_was_written_to_goes_with_its_handle(core: &mut Core, paths: &[PathBuf], before: usize) {
     for (descriptions, each) in [
         (Descriptions::Only(Caching::Kernel), 1),
         (Descriptions::Only(Caching::Direct), 1),
         (Descriptions::Both, 2),
     ] {
-        let handles = [0, 1, 2].map(|nth: usize| opened(&mut core, &paths[nth], descriptions).unwrap());
+        let handles = [0, 1, 2].map(|nth: usize| opened(core, &paths[nth], descriptions).unwrap());
         assert_eq!(descriptors(), before + 3 * each, "{descriptions:?}");
         if each == 2 {
-            let read = asked(
-                &core,
-                handles[0],
-                SegmentOp::Read { offset: 0 },
-                &[0; 200],
-                Mode::Cached,
-            );
-            run(&mut core, read).result.unwrap();
+            let read = asked(core, handles[0], SegmentOp::Read { offset: 0 }, &[0; 200], Mode::Cached);
+            run(core, read).result.unwrap();
         }
         for handle in handles {
             core.close_handle(handle);
         }
         assert_eq!(descriptors(), before, "{descriptions:?}");
     }
-    // The limit, met by the first description and by the second one.
+}
+
+/// By the first description, and by the second one.
+fn the_limit_is_met(core: &mut Core, paths: &[PathBuf], before: usize) {
     for free in [0, 1] {
         allow(1000);
         let all: Vec<_> = std::iter::from_fn(|| std::fs::File::open(&paths[0]).ok()).collect();
         allow(1000 + free);
-        let error = opened(&mut core, &paths[1], Descriptions::Both).unwrap_err();
+        let error = opened(core, &paths[1], Descriptions::Both).unwrap_err();
         assert_eq!(error.code(), "EMFILE", "{error}");
         let text = error.to_string();
         assert!(
@@ -138,10 +140,9 @@ fn two_thousand_files_on_one_core_and_one_too_many() {
         );
         drop(all);
         assert_eq!(descriptors(), before);
-        let handle = opened(&mut core, &paths[1], Descriptions::Both).unwrap();
+        let handle = opened(core, &paths[1], Descriptions::Both).unwrap();
         let sync = SegmentRequest::new(handle, SegmentOp::Sync, Memory::None);
-        run(&mut core, sync).result.unwrap();
+        run(core, sync).result.unwrap();
         core.close_handle(handle);
     }
-    core.close().unwrap();
 }

@@ -2,4 +2,5 @@
 
 mod circles;
 mod every_crate_asks;
+mod long_functions;
 mod sources;

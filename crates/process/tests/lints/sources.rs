@@ -21,12 +21,23 @@ fn below(at: &Path, found: &mut Vec<PathBuf>) {
 
 /// All that runs in somebody's process, by its path below the crates.
 pub(crate) fn all() -> Vec<(PathBuf, String)> {
+    within(&["src"])
+}
+
+/// The same, and the tests beside it.
+pub(crate) fn with_tests() -> Vec<(PathBuf, String)> {
+    within(&["src", "tests"])
+}
+
+fn within(directories: &[&str]) -> Vec<(PathBuf, String)> {
     let crates = crates();
     let mut found = Vec::new();
     for member in fs::read_dir(&crates).unwrap() {
-        let source = member.unwrap().path().join("src");
-        if source.is_dir() {
-            below(&source, &mut found);
+        let member = member.unwrap().path();
+        for at in directories.iter().map(|directory| member.join(directory)) {
+            if at.is_dir() {
+                below(&at, &mut found);
+            }
         }
     }
     found.sort();

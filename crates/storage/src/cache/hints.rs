@@ -18,6 +18,7 @@ use super::eviction::Hint;
 use super::kept::{Keeper, Kept};
 use super::object::ObjectId;
 use super::pages::Why;
+use super::read::room_ahead;
 use super::request::CacheError;
 use super::window::Pattern;
 
@@ -48,7 +49,7 @@ impl Cache {
     /// `NoObject`.
     pub fn prefetch(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<u64, CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        let room = super::room_ahead(&self.frames, &*self.eviction);
+        let room = room_ahead(&self.frames, &*self.eviction);
         let mut left = u64::from(self.frames.total() / 4).max(1).min(room);
         let mut over = 0;
         for range in ranges {

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `request` | what is asked, what is told, what is kept in between |
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
+//! | `start` | how a request comes in |
 //! | `hit`, `lend` | a read that finds everything there; one that borrows it |
 //! | `bypass`, `write_through` | a cold random read, past the frames; a large durable write, before its copy |
 //! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
@@ -64,6 +65,7 @@ mod request;
 mod reserve;
 mod rounds;
 mod settle;
+mod start;
 mod stats;
 mod sync;
 pub mod tree;
@@ -74,28 +76,23 @@ mod write_back;
 mod write_through;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio_engine::{Arena, Durability, Errno, Time};
+use baio_engine::{Arena, Durability, Time};
 
 use accounts::Accounts;
-use caller::Caller;
 use eviction::{Eviction, Policy};
 use flight::Flights;
 use frames::Frames;
 use gates::Gates;
-use hit::Looked;
 pub(crate) use hit::Started;
 use lend::Loans;
 use object::CachedObject;
-use ranges::pages_of;
-use request::{Clearing, Phase, Request, Requests};
+use request::Requests;
 use rounds::{Ages, Round};
 use settle::PutOff;
-use wait::{List, Wait};
-use write_through::is_durable;
+use wait::List;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
@@ -327,164 +324,6 @@ impl Cache {
         (object.live && object.generation == id.generation).then_some(id.slot)
     }
 
-    /// Starts a request for `owner`, a name of the caller's own; does all of it that can be done at once. What is wrong with
-    /// it is told by its end, as everything else.
-    pub fn start(&mut self, owner: u64, request: CacheRequest) -> RequestId {
-        match self.start_or_hit(owner, request) {
-            Started::UnderWay(id) => id,
-            Started::Hit(bytes, memory) => {
-                let id = self.requests.spent();
-                self.done.push_back(CacheDone {
-                    id,
-                    owner,
-                    result: Ok(bytes),
-                    bytes_done: bytes,
-                    memory,
-                    iterations: 1,
-                    parked: 0,
-                    writes: 0,
-                    pin: None,
-                    held_max: 0,
-                });
-                id
-            }
-        }
-    }
-
-    /// The same, but a read that finds all its pages here is given back done: nobody is told of its end otherwise.
-    pub(crate) fn start_or_hit(&mut self, owner: u64, mut request: CacheRequest) -> Started {
-        self.copy_late();
-        let ahead = match self.read_hit(&mut request) {
-            Looked::Hit(bytes) => return Started::Hit(bytes, request.memory),
-            Looked::Not(ahead) => ahead,
-        };
-        let writes = matches!(request.op, CacheOp::Write { .. });
-        let (caller, mut told) = match Caller::new(request.memory, writes) {
-            Ok(caller) => (caller, None),
-            Err((memory, error)) => (Caller::unused(memory), Some(error)),
-        };
-        let object = self.object(request.object);
-        let size = object.map_or(0, |slot| self.objects[slot as usize].size);
-        let (start, len) = match request.op {
-            CacheOp::Read { offset } => {
-                let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
-                (offset, caller.len().min(left))
-            }
-            CacheOp::Write { offset, .. } => (offset, caller.len()),
-            CacheOp::Pin { page } | CacheOp::PinNew { page, .. } | CacheOp::Change { page, .. } => {
-                self.extent(object, page)
-            }
-            _ => (0, 0),
-        };
-        let end = start.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
-        let grows = object.is_some_and(|slot| self.objects[slot as usize].grows);
-        let inside = end.is_some_and(|end| end <= size || grows);
-        if object.is_none() {
-            told = Some(CacheError::NoObject);
-        } else if u32::try_from(caller.len()).is_err() {
-            told = told.or(Some(CacheError::TooLong));
-        } else if writes && grows && !inside {
-            told = told.or(Some(CacheError::System(Errno::EFBIG)));
-        } else if writes && !inside {
-            told = told.or(Some(CacheError::PastEnd));
-        } else if request.op.is_of_page() && len == 0 {
-            told = Some(CacheError::PastEnd);
-        }
-        self.arrivals += 1;
-        let pages = pages_of(start, len as u64);
-        let request = Request {
-            owner,
-            object: object.unwrap_or(u32::MAX),
-            op: request.op,
-            caller,
-            hint: request.hint,
-            arrived: self.arrivals,
-            start,
-            len,
-            done: 0,
-            phase: Phase::Copy,
-            window: pages.start,
-            version: 0,
-            pinned: 0..0,
-            ahead: 0..0,
-            may_bypass: false,
-            may_go_through: is_durable(request.op),
-            wait: Wait::None,
-            clearing: Clearing::default(),
-            granted: None,
-            credit: false,
-            listed_at: None,
-            told: None,
-            iterations: 0,
-            parked: 0,
-            writes: 0,
-            pin: None,
-            held_max: 0,
-        };
-        let op = request.op;
-        let id = self.requests.insert(request);
-        if let Some(object) = object {
-            self.objects[object as usize].requests += 1;
-        }
-        match (told, object) {
-            (Some(error), _) => self.finish_slot(id.slot, Err(error)),
-            (None, Some(object)) => self.begin(id, object, op, pages, ahead),
-            (None, None) => {}
-        }
-        self.settle();
-        Started::UnderWay(id)
-    }
-
-    /// The first step of a request that is not wrong.
-    fn begin(&mut self, id: RequestId, object: u32, op: CacheOp, pages: Range<u64>, ahead: Option<Range<u64>>) {
-        match op {
-            CacheOp::Read { .. } | CacheOp::Pin { .. } => {
-                let ahead = ahead.unwrap_or_else(|| self.asked(object, &pages));
-                let is_alone = self.objects[object as usize].streams.is_alone();
-                if let Some(request) = self.requests.get_mut(id.slot) {
-                    request.ahead = ahead;
-                    request.may_bypass = is_alone && matches!(op, CacheOp::Read { .. });
-                }
-                self.ready.push_back(id.slot);
-            }
-            CacheOp::Write { .. } | CacheOp::PinNew { .. } | CacheOp::Change { .. } => self.ready.push_back(id.slot),
-            CacheOp::FlushTo { lsn } => self.flush_to(object, id.slot, lsn),
-            CacheOp::Reserve { start, end } => {
-                self.reserve(id, object, pages_of(start, end.saturating_sub(start)));
-                self.ready.push_back(id.slot);
-            }
-            CacheOp::Cut { from } => {
-                self.reserve(id, object, pages_of(from, u64::MAX - from));
-                self.ready.push_back(id.slot);
-            }
-            CacheOp::Sync { start, end, durability } => {
-                let durability = match durability {
-                    Durability::None => Durability::Data,
-                    some => some,
-                };
-                let covers = pages_of(start, end.saturating_sub(start));
-                self.start_pass(object, Some(id.slot), covers, Some(durability));
-            }
-            CacheOp::WriteOut { start, end } => {
-                let covers = pages_of(start, end.saturating_sub(start));
-                self.start_pass(object, Some(id.slot), covers, None);
-            }
-        }
-    }
-
-    /// Tells the object's streams of a read, once; gives the pages that are to be read ahead.
-    fn asked(&mut self, object: u32, pages: &Range<u64>) -> Range<u64> {
-        if self.objects[object as usize].readahead_pages == 0 {
-            return pages.end..pages.end;
-        }
-        let (object, frames, eviction) = (&mut self.objects[object as usize], &self.frames, &self.eviction);
-        let (longest, quarter) = (object.readahead_pages, u64::from(frames.total() / 4).max(1));
-        let max = || longest.min(quarter).min(room_ahead(frames, &**eviction));
-        let mut ahead = object.streams.asked_with(pages.start, pages.end - pages.start, max);
-        ahead.end = ahead.end.min(object.pages());
-        ahead
-    }
-
     /// Ends a request as `Cancelled`, unless it has ended: then nothing happens. Its I/Os go on for the pages' sake. A write may
     /// have been done in part, or wholly.
     pub fn cancel(&mut self, id: RequestId) {
@@ -587,12 +426,4 @@ impl Cache {
             ..self.stats
         }
     }
-}
-
-/// So many pages more may be read ahead. Half of the frames that newcomers pass through may hold pages that were read ahead and
-/// not used, or they would drive each other out; and a stream takes no more than is left for others, so that each of several
-/// has the same without their being counted.
-fn room_ahead(frames: &Frames, eviction: &dyn Eviction) -> u64 {
-    let room = eviction.room().min(frames.total() as usize);
-    (room as u64 / 2).saturating_sub(u64::from(frames.ahead()))
 }

@@ -9,7 +9,8 @@
 use std::ops::Range;
 
 use super::Cache;
-use super::frames::{FrameState, PAGE};
+use super::eviction::Eviction;
+use super::frames::{FrameState, Frames, PAGE};
 use super::pages::Why;
 use super::request::{CacheError, Request};
 use super::settle::Step;
@@ -262,4 +263,25 @@ impl Cache {
         self.start_gap(request.object, gap);
         Ok(())
     }
+
+    /// Tells the object's streams of a read, once; gives the pages that are to be read ahead.
+    pub(super) fn asked(&mut self, object: u32, pages: &Range<u64>) -> Range<u64> {
+        if self.objects[object as usize].readahead_pages == 0 {
+            return pages.end..pages.end;
+        }
+        let (object, frames, eviction) = (&mut self.objects[object as usize], &self.frames, &self.eviction);
+        let (longest, quarter) = (object.readahead_pages, u64::from(frames.total() / 4).max(1));
+        let max = || longest.min(quarter).min(room_ahead(frames, &**eviction));
+        let mut ahead = object.streams.asked_with(pages.start, pages.end - pages.start, max);
+        ahead.end = ahead.end.min(object.pages());
+        ahead
+    }
+}
+
+/// So many pages more may be read ahead. Half of the frames that newcomers pass through may hold pages that were read ahead and
+/// not used, or they would drive each other out; and a stream takes no more than is left for others, so that each of several
+/// has the same without their being counted.
+pub(super) fn room_ahead(frames: &Frames, eviction: &dyn Eviction) -> u64 {
+    let room = eviction.room().min(frames.total() as usize);
+    (room as u64 / 2).saturating_sub(u64::from(frames.ahead()))
 }

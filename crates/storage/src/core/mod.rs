@@ -13,7 +13,8 @@
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `table/` | the volume and the operations on it: one half of a core |
 //! | `lane/` | the requests and what serves them: the other half. What passes between the two is [`crate::crossing`] |
-//! | `requests.rs` | requests on handles: checked, sent to the engine or the cache or held back, answered |
+//! | `requests.rs` | requests on handles: sent to the engine or the cache or held back, answered |
+//! | `ways.rs` | where they go: checked against their object, translated for the engine |
 //! | `waits.rs` | how long a turn sleeps; what waits here begins again, is cancelled, is overdue |
 //! | `tags.rs` | whom a completion is for; those of the driver's own requests |
 //! | `lane/cached/` | requests through the page cache, and the cache's own |
@@ -49,6 +50,7 @@ mod segments;
 mod table;
 mod tags;
 mod waits;
+mod ways;
 mod wrong;
 
 #[cfg(test)]
@@ -66,7 +68,7 @@ pub use self::lane::returns::{HeldFreeze, HeldPage};
 use self::table::Table;
 pub use self::table::operations::{OperationId, Watch};
 use self::tags::Recipient;
-use self::wrong::{no_volume, stale};
+use self::wrong::no_volume;
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity, Sight};
 use crate::object::Target;

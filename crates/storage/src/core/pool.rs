@@ -10,7 +10,7 @@ use baio_engine::{Memory, Wait};
 
 use super::Core;
 use super::lane::Lane;
-use super::requests::Coming;
+use super::ways::Coming;
 use crate::cache::eviction::{Eviction, Hint};
 use crate::cache::window::Pattern;
 use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, GateId, Keeper, ObjectId, PAGE_BYTES};

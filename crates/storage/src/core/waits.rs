@@ -11,7 +11,7 @@ use baio_engine::{Time, Wait};
 
 use super::Core;
 use super::lane::Lane;
-use super::requests::Way;
+use super::ways::Way;
 use crate::crossing::Stillness;
 use crate::error::Result;
 use crate::request::{Outcome, Owner, SegmentOp, SegmentRequest, State, Ticket};

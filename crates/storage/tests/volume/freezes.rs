@@ -92,98 +92,125 @@ struct Known {
     pending: Option<(Ticket, u8)>,
 }
 
-/// Everything at once, on many seeds: direct and cached writes, durable or not, a segment that grows, one that moves, one that is made.
-#[test]
-fn a_copy_made_meanwhile_has_everything_that_was_completed() {
-    for seed in 0..40 {
-        let mut random = Random(seed);
-        let (mut core, disk) = cached_volume();
-        let mut handles = Vec::new();
-        for name in ["one", "two", "three"] {
+/// A volume on which everything goes on at once: direct and cached writes, durable or not, a segment that grows, one that moves, one that is
+/// made.
+struct Busy {
+    core: Core,
+    random: Random,
+    handles: Vec<Handle>,
+    /// By segment and block.
+    known: Vec<Vec<Known>>,
+    begun: Vec<OperationId>,
+}
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+impl Busy {
+    fn new(mut core: Core, seed: u64) -> Busy {
+        let handles = NAMES.map(|name| {
             create(&mut core, name, BLOCKS * B);
-            handles.push(open_write(&mut core, name));
-        }
-        let mut known = vec![vec![Known::default(); BLOCKS as usize]; 3];
-        let mut begun = vec![
+            open_write(&mut core, name)
+        });
+        let begun = vec![
             core.begin_create(ME, ME.uid, "new", &CreateOptions::of_size(2 << 20))
                 .unwrap(),
             core.begin_move(ME, ME.uid, "two", Some(2000)).unwrap(),
             core.begin_resize(ME, ME.uid, "three", &ResizeOptions::to_size(3 << 20))
                 .unwrap(),
         ];
-        let turns = 20 + random.below(60);
-        let mut freezing = None;
-        let mut frozen = None;
-        for nth in 0.. {
-            if nth == turns {
-                freezing = Some(core.begin_freeze(ROOT).unwrap());
-            }
-            let (segment, block) = (random.below(3) as usize, random.below(BLOCKS));
-            let one = &mut known[segment][block as usize];
-            if one.pending.is_none() {
-                let byte = 1 + random.below(250) as u8;
-                let mode = if segment == 0 { Mode::Direct } else { Mode::Cached };
-                let durability = [Durability::None, Durability::Data][random.below(2) as usize];
-                let request = write_of(&core, handles[segment], block, byte, mode, durability);
-                one.pending = core.start(request).ok().map(|ticket| (ticket, byte));
-            }
-            turn_for(&mut core, random.below(200_000));
-            for one in known.iter_mut().flatten() {
-                if let Some((ticket, byte)) = one.pending
-                    && is_done(&mut core, ticket)
-                {
-                    *one = Known {
-                        now: byte,
-                        pending: None,
-                    };
-                }
-            }
-            begun.retain(|id| core.take_answer(id).map(|answer| answer.unwrap()).is_none());
-            if let Some(Answer::Frozen { freeze: id }) = freezing
-                .as_ref()
-                .and_then(|id| core.take_answer(id))
-                .map(Result::unwrap)
-            {
-                frozen = Some(id);
-                break;
-            }
-            assert!(nth < 20_000, "seed {seed}: it never is frozen");
+        Busy {
+            core,
+            random: Random(seed),
+            handles: handles.to_vec(),
+            known: vec![vec![Known::default(); BLOCKS as usize]; 3],
+            begun,
         }
-        let print = disk.fingerprint();
-        let copy = disk.power_cut(seed);
-        // Nothing changes, whatever is asked and however long it takes.
-        let late = core
-            .begin_create(ME, ME.uid, "late", &CreateOptions::of_size(B))
-            .unwrap();
+    }
+
+    /// Writes somewhere, turns, and notes what has ended.
+    fn go_on(&mut self) {
+        let (segment, block) = (self.random.below(3) as usize, self.random.below(BLOCKS));
+        let one = &mut self.known[segment][block as usize];
+        if one.pending.is_none() {
+            let byte = 1 + self.random.below(250) as u8;
+            let mode = if segment == 0 { Mode::Direct } else { Mode::Cached };
+            let durability = [Durability::None, Durability::Data][self.random.below(2) as usize];
+            let request = write_of(&self.core, self.handles[segment], block, byte, mode, durability);
+            one.pending = self.core.start(request).ok().map(|ticket| (ticket, byte));
+        }
+        turn_for(&mut self.core, self.random.below(200_000));
+        for one in self.known.iter_mut().flatten() {
+            if let Some((ticket, byte)) = one.pending
+                && is_done(&mut self.core, ticket)
+            {
+                *one = Known {
+                    now: byte,
+                    pending: None,
+                };
+            }
+        }
+        let core = &mut self.core;
+        self.begun
+            .retain(|id| core.take_answer(id).map(|answer| answer.unwrap()).is_none());
+    }
+
+    /// Goes on for some turns, and then until the volume is frozen.
+    fn freeze(&mut self) -> u64 {
+        for _ in 0..20 + self.random.below(60) {
+            self.go_on();
+        }
+        let freezing = self.core.begin_freeze(ROOT).unwrap();
+        for _ in 0..20_000 {
+            self.go_on();
+            if let Some(Answer::Frozen { freeze }) = self.core.take_answer(&freezing).map(Result::unwrap) {
+                return freeze;
+            }
+        }
+        panic!("it never is frozen");
+    }
+
+    /// Asks for a write of each kind. Those that wait may have every slot, so it may be fewer.
+    fn ask_for_writes(&mut self) -> Vec<Ticket> {
         let mut waiting = Vec::new();
-        for handle in &handles {
+        for handle in &self.handles {
             for mode in [Mode::Direct, Mode::Cached] {
-                if mode == Mode::Cached && *handle == handles[0] {
+                if mode == Mode::Cached && *handle == self.handles[0] {
                     continue;
                 }
-                let request = write_of(&core, *handle, 39, 255, mode, Durability::None);
-                waiting.extend(core.start(request).ok()); // Those that wait may have every slot.
+                let request = write_of(&self.core, *handle, 39, 255, mode, Durability::None);
+                waiting.extend(self.core.start(request).ok());
             }
         }
-        for _ in 0..300 {
-            turn_for(&mut core, 50_000_000);
+        waiting
+    }
+
+    fn end(mut self, mut waiting: Vec<Ticket>) {
+        let core = &mut self.core;
+        while !self.begun.is_empty() || !waiting.is_empty() {
+            turn(core);
+            self.begun
+                .retain(|id| core.take_answer(id).map(|answer| answer.unwrap()).is_none());
+            waiting.retain(|ticket| !is_done(core, *ticket));
         }
-        assert_eq!(disk.fingerprint(), print, "seed {seed}");
-        assert!(!waiting.iter().any(|ticket| is_done(&mut core, *ticket)));
-        assert!(core.take_answer(&late).is_none());
-        // The copy is as good as a volume after a crash.
-        let mut opened = open_copy(&copy);
-        for (segment, name) in ["one", "two", "three"].into_iter().enumerate() {
+        for (ticket, _) in self.known.iter().flatten().filter_map(|one| one.pending) {
+            while !is_done(core, ticket) {
+                turn(core);
+            }
+        }
+        self.core.close().unwrap();
+    }
+
+    /// A copy is as good as a volume after a crash.
+    fn assert_holds(&self, copy: &Disk, seed: u64) {
+        let mut opened = open_copy(copy);
+        for (known, name) in self.known.iter().zip(NAMES) {
             let handle = open_write(&mut opened, name);
-            for block in 0..BLOCKS {
-                let one = &known[segment][block as usize];
+            for (block, one) in (0..).zip(known) {
                 let found = read(&mut opened, handle, block * B, BLOCK).unwrap();
-                let may_be = found.iter().all(|byte| *byte == one.now)
-                    || one
-                        .pending
-                        .is_some_and(|(_, pending)| found.iter().all(|byte| *byte == one.now || *byte == pending));
+                let is_all = |byte: u8| found.iter().all(|found| *found == byte);
+                let may_be_pending = |(_, pending)| found.iter().all(|byte| *byte == one.now || *byte == pending);
                 assert!(
-                    may_be,
+                    is_all(one.now) || one.pending.is_some_and(may_be_pending),
                     "seed {seed}: block {block} of {name}: {} and not {one:?}",
                     found[0]
                 );
@@ -192,25 +219,36 @@ fn a_copy_made_meanwhile_has_everything_that_was_completed() {
         assert!(opened.list(ME).unwrap().iter().all(|segment| segment.name != "late"));
         opened.close().unwrap();
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
-        let report = baio_storage::check_on(&mut engine, &File::simulated(&copy, "copy"), false).unwrap();
+        let report = baio_storage::check_on(&mut engine, &File::simulated(copy, "copy"), false).unwrap();
         assert_eq!(report.problems, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_copy_made_meanwhile_has_everything_that_was_completed() {
+    for seed in 0..40 {
+        let (core, disk) = cached_volume();
+        let mut busy = Busy::new(core, seed);
+        let frozen = busy.freeze();
+        let print = disk.fingerprint();
+        let copy = disk.power_cut(seed);
+        // Nothing changes, whatever is asked and however long it takes.
+        let late = busy
+            .core
+            .begin_create(ME, ME.uid, "late", &CreateOptions::of_size(B))
+            .unwrap();
+        let waiting = busy.ask_for_writes();
+        for _ in 0..300 {
+            turn_for(&mut busy.core, 50_000_000);
+        }
+        assert_eq!(disk.fingerprint(), print, "seed {seed}");
+        assert!(!waiting.iter().any(|ticket| is_done(&mut busy.core, *ticket)));
+        assert!(busy.core.take_answer(&late).is_none());
+        busy.assert_holds(&copy, seed);
         // It thaws, and all goes on.
-        core.thaw(frozen.unwrap());
-        begun.push(late);
-        while !begun.is_empty() || !waiting.is_empty() {
-            turn(&mut core);
-            begun.retain(|id| core.take_answer(id).map(|answer| answer.unwrap()).is_none());
-            waiting.retain(|ticket| !is_done(&mut core, *ticket));
-        }
-        for one in known.iter_mut().flatten() {
-            while let Some((ticket, _)) = one.pending {
-                turn(&mut core);
-                if is_done(&mut core, ticket) {
-                    one.pending = None;
-                }
-            }
-        }
-        core.close().unwrap();
+        busy.core.thaw(frozen);
+        busy.begun.push(late);
+        busy.end(waiting);
     }
 }
 

@@ -105,8 +105,28 @@ impl Judge<'_> {
             return Ok(self.twice_more(&winner));
         }
         let older = older(&table, &mirror, &winner);
+        let mut writes = self.copies([&table, &mirror], &winner, older, status, report);
+        if is_unknown([&table, &mirror], &winner) {
+            report.problems.push(self.unknown(&winner));
+        }
+        if older.is_none() {
+            writes.extend(self.once_more(&winner));
+        }
+        Ok(writes)
+    }
+
+    /// Notes each image that is not as the winner wants it, and says what to write there.
+    fn copies(
+        &self,
+        [table, mirror]: [&Pair<'_>; 2],
+        winner: &Image<'_>,
+        older: Option<&[u8; PAGE_BYTES]>,
+        status: Repair,
+        report: &mut CheckReport,
+    ) -> Writes {
+        let bucket = winner.id().bucket;
         let mut writes = Vec::new();
-        for (place, pair) in [(Place::Table, &table), (Place::Mirror, &mirror)] {
+        for (place, pair) in [(Place::Table, table), (Place::Mirror, mirror)] {
             for parity in [winner.parity().other(), winner.parity()] {
                 let wanted = if parity == winner.parity() {
                     Some(winner.bytes())
@@ -122,11 +142,11 @@ impl Judge<'_> {
                 if let (Some(bytes), Ok(home)) = (wanted, home) {
                     writes.push((home, Page::copy_of(bytes)));
                 }
-                if self.is_cut_by_a_crash(place, parity, reading, &winner) {
+                if self.is_cut_by_a_crash(place, parity, reading, winner) {
                     report.in_doubt += 1;
                     continue;
                 }
-                let (kind, what) = describe(reading, &winner, parity);
+                let (kind, what) = describe(reading, winner, parity);
                 report.problems.push(Problem {
                     kind,
                     place: ProblemPlace {
@@ -141,13 +161,7 @@ impl Judge<'_> {
                 });
             }
         }
-        if is_unknown([&table, &mirror], &winner) {
-            report.problems.push(self.unknown(&winner));
-        }
-        if older.is_none() {
-            writes.extend(self.once_more(&winner));
-        }
-        Ok(writes)
+        writes
     }
 
     /// Of the two generations the last is not known.

@@ -134,23 +134,27 @@ impl World {
         assert!(excused, "seed {}: {error}", self.seed);
     }
 
+    fn trace(&self, active: &Active, outcome: &Outcome) {
+        let what = match &active.what {
+            What::Read { cells, direct, .. } => format!("read {cells:?} direct {direct}"),
+            What::Write {
+                cells,
+                stamp,
+                durable,
+                direct,
+                name,
+            } => {
+                format!("{name} {stamp} {cells:?} durable {durable} direct {direct}")
+            }
+            What::Sync { stamp, is_fence, .. } => format!("sync since {stamp}, fence {is_fence}"),
+        };
+        let name = self.things[active.thing].name;
+        println!("{name} {what}: {:?} faulty {}", outcome.result, self.is_faulty);
+    }
+
     pub(super) fn judge(&mut self, active: Active, outcome: Outcome) {
         if self.is_traced {
-            let what = match &active.what {
-                What::Read { cells, direct, .. } => format!("read {cells:?} direct {direct}"),
-                What::Write {
-                    cells,
-                    stamp,
-                    durable,
-                    direct,
-                    name,
-                } => {
-                    format!("{name} {stamp} {cells:?} durable {durable} direct {direct}")
-                }
-                What::Sync { stamp, is_fence, .. } => format!("sync since {stamp}, fence {is_fence}"),
-            };
-            let name = self.things[active.thing].name;
-            println!("{name} {what}: {:?} faulty {}", outcome.result, self.is_faulty);
+            self.trace(&active, &outcome);
         }
         self.excuse(&active, &outcome);
         let is_good = outcome.result.is_ok();

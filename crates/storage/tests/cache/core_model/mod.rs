@@ -253,24 +253,10 @@ impl World {
                 if cells.end > writable || cells.clone().any(is_busy) {
                     return;
                 }
-                let len = (cells.len() * CELL) as u64;
-                let op = match self.random.below(12) {
-                    0 => SegmentOp::Discard { offset, len },
-                    1 => SegmentOp::Zero { offset, len },
-                    _ => SegmentOp::Write { offset },
-                };
-                let Some((stamp, memory)) = self.write_of(op, cells.len()) else {
+                let Some(asked) = self.change_of(cells, choice < 14, direct) else {
                     return;
                 };
-                let write = What::Write {
-                    cells,
-                    stamp,
-                    durable: choice < 14,
-                    // The device is asked for it, whatever the mode.
-                    direct: direct || op.names_its_range(),
-                    name: op.name(),
-                };
-                (op, write, memory)
+                asked
             }
         };
         let hurried = self.random.below(30) == 0 && !direct;
@@ -294,6 +280,26 @@ impl World {
             what,
             may_end_early: hurried,
         });
+    }
+
+    /// A write, a discard or a zero of these cells.
+    fn change_of(&mut self, cells: Range<usize>, durable: bool, direct: bool) -> Option<(SegmentOp, What, Memory)> {
+        let (offset, len) = ((cells.start * CELL) as u64, (cells.len() * CELL) as u64);
+        let op = match self.random.below(12) {
+            0 => SegmentOp::Discard { offset, len },
+            1 => SegmentOp::Zero { offset, len },
+            _ => SegmentOp::Write { offset },
+        };
+        let (stamp, memory) = self.write_of(op, cells.len())?;
+        let write = What::Write {
+            cells,
+            stamp,
+            durable,
+            // The device is asked for it, whatever the mode.
+            direct: direct || op.names_its_range(),
+            name: op.name(),
+        };
+        Some((op, write, memory))
     }
 
     /// The number that its cells hold then, and its memory.

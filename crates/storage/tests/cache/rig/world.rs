@@ -300,6 +300,42 @@ impl World {
         buffer.into()
     }
 
+    /// A sync, or that what is changed is written out.
+    fn pass(&mut self, object: usize) -> (CacheOp, Memory, Active) {
+        let all = self.objects[object].cells.len();
+        let (cells, end) = if self.random.one_in(2) {
+            (0..all, u64::MAX)
+        } else {
+            let cells = self.cells(object, 12);
+            let end = (cells.end * CELL) as u64;
+            (cells, end)
+        };
+        let start = (cells.start * CELL) as u64;
+        let snapshot = self.objects[object].cells[cells.clone()]
+            .iter()
+            .map(|cell| cell.possible.clone())
+            .collect();
+        if self.random.one_in(4) {
+            (
+                CacheOp::WriteOut { start, end },
+                Memory::None,
+                Active::WriteOut {
+                    object,
+                    cells,
+                    snapshot,
+                },
+            )
+        } else {
+            let durability = Durability::Data;
+            let active = Active::Sync {
+                object,
+                cells,
+                snapshot,
+            };
+            (CacheOp::Sync { start, end, durability }, Memory::None, active)
+        }
+    }
+
     fn begin(&mut self) {
         let object = self.random.below(self.objects.len() as u64) as usize;
         let kind = self.random.below(100);
@@ -352,38 +388,7 @@ impl World {
             };
             (CacheOp::Write { offset, durability }, memory, active)
         } else if kind < 95 {
-            let all = self.objects[object].cells.len();
-            let (cells, end) = if self.random.one_in(2) {
-                (0..all, u64::MAX)
-            } else {
-                let cells = self.cells(object, 12);
-                let end = (cells.end * CELL) as u64;
-                (cells, end)
-            };
-            let start = (cells.start * CELL) as u64;
-            let snapshot = self.objects[object].cells[cells.clone()]
-                .iter()
-                .map(|cell| cell.possible.clone())
-                .collect();
-            if self.random.one_in(4) {
-                (
-                    CacheOp::WriteOut { start, end },
-                    Memory::None,
-                    Active::WriteOut {
-                        object,
-                        cells,
-                        snapshot,
-                    },
-                )
-            } else {
-                let durability = Durability::Data;
-                let active = Active::Sync {
-                    object,
-                    cells,
-                    snapshot,
-                };
-                (CacheOp::Sync { start, end, durability }, Memory::None, active)
-            }
+            self.pass(object)
         } else {
             let cells = self.cells(object, 4);
             let cells = cells.start / 64 * 64..cells.end.next_multiple_of(64).min(self.objects[object].cells.len());

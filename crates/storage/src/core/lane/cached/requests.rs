@@ -8,8 +8,8 @@ use crate::cache::eviction::Hint;
 use crate::cache::{self, Cache, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
 use crate::core::Core;
 use crate::core::lane::Lane;
-use crate::core::requests::Coming;
 use crate::core::tags::Recipient;
+use crate::core::ways::Coming;
 use crate::crossing::ToTable;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
@@ -78,30 +78,7 @@ impl Lane {
             Some(Target::Plain(file)) => Some(file),
             Some(Target::Segment { .. }) | None => None,
         };
-        let range = request.range();
-        let (start, end) = match request.op {
-            // Of what is there no byte changes: only what is to be new is kept from others.
-            SegmentOp::Allocate { .. } => (range.start.max(cached.cache.size(object)).min(range.end), range.end),
-            // What ends on its way ends at the device when its last page is there.
-            SegmentOp::Read { .. } if !is_cached && needs_the_end(&cached.cache, object, range.end, file) => {
-                (range.start, u64::MAX)
-            }
-            _ => (range.start, range.end),
-        };
-        let (op, waits) = match request.op {
-            SegmentOp::Sync | SegmentOp::Fence => (CacheOp::whole(request.durability), false),
-            SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
-            SegmentOp::Write { offset } if is_cached => {
-                let durability = request.durability;
-                (CacheOp::Write { offset, durability }, false)
-            }
-            SegmentOp::Read { .. } => (CacheOp::WriteOut { start, end }, true),
-            SegmentOp::Truncate { len } => (CacheOp::Cut { from: len }, true),
-            SegmentOp::Write { .. }
-            | SegmentOp::Discard { .. }
-            | SegmentOp::Zero { .. }
-            | SegmentOp::Allocate { .. } => (CacheOp::Reserve { start, end }, true),
-        };
+        let Part { op, waits, bytes } = part_of(&cached.cache, object, &request, file);
         let mut memory = std::mem::take(&mut request.memory);
         let given = if waits {
             Memory::None
@@ -126,12 +103,16 @@ impl Lane {
             true => self.requests.keep(ticket, State::MakingWay(object, id), memory),
             false => self.requests.transition(ticket, State::InCache(id)),
         }
-        // What it wants of the device waits for the turn, so that what is asked for together is read and written together; but
-        // the device is not kept waiting while the bytes of many requests are copied.
+        let is_durable = request.durability != Durability::None && !request.op.is_sync();
+        self.carry_out(bytes, is_durable && bytes >= LONE_BYTES);
+        self.requests.watch(ticket);
+    }
+
+    /// A request of so many bytes was given to the cache. What it wants of the device waits for the turn, so that what is asked for together
+    /// is read and written together; but the device is not kept waiting while the bytes of many requests are copied.
+    fn carry_out(&mut self, bytes: u64, is_lone: bool) {
         let bypasses = self.start_bypasses();
         let Some(cached) = &mut self.cached else { return };
-        let is_durable = request.durability != Durability::None && !request.op.is_sync();
-        let is_lone = is_durable && end - start >= LONE_BYTES;
         if bypasses {
             // Of a large write the device has its bytes before they are copied.
             if is_lone {
@@ -140,11 +121,10 @@ impl Lane {
             if let Some(cached) = &mut self.cached {
                 cached.cache.copy_late();
             }
-            self.take_done();
-            return self.requests.watch(ticket);
+            return self.take_done();
         }
         // A range may be longer than all that can be gathered.
-        cached.gathered = cached.gathered.saturating_add(end - start);
+        cached.gathered = cached.gathered.saturating_add(bytes);
         if is_lone || cached.gathered >= BATCH_BYTES {
             self.serve_cache();
             // An error of the backend is told by the next turn as well.
@@ -152,7 +132,6 @@ impl Lane {
         } else {
             self.take_done();
         }
-        self.requests.watch(ticket);
     }
 
     /// A read that found everything in the cache ends as it begins.
@@ -300,6 +279,44 @@ impl Lane {
             self.serve_cache();
         }
     }
+}
+
+/// What the cache has to do with a request.
+struct Part {
+    op: CacheOp,
+    /// It makes way, and the request goes to the device then.
+    waits: bool,
+    bytes: u64,
+}
+
+/// What the cache is asked for a request on a file or segment of its.
+fn part_of(cache: &Cache, object: ObjectId, request: &SegmentRequest, file: Option<&File>) -> Part {
+    let is_cached = request.mode == Mode::Cached;
+    let range = request.range();
+    let (start, end) = match request.op {
+        // Of what is there no byte changes: only what is to be new is kept from others.
+        SegmentOp::Allocate { .. } => (range.start.max(cache.size(object)).min(range.end), range.end),
+        // What ends on its way ends at the device when its last page is there.
+        SegmentOp::Read { .. } if !is_cached && needs_the_end(cache, object, range.end, file) => {
+            (range.start, u64::MAX)
+        }
+        _ => (range.start, range.end),
+    };
+    let (op, waits) = match request.op {
+        SegmentOp::Sync | SegmentOp::Fence => (CacheOp::whole(request.durability), false),
+        SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
+        SegmentOp::Write { offset } if is_cached => {
+            let durability = request.durability;
+            (CacheOp::Write { offset, durability }, false)
+        }
+        SegmentOp::Read { .. } => (CacheOp::WriteOut { start, end }, true),
+        SegmentOp::Truncate { len } => (CacheOp::Cut { from: len }, true),
+        SegmentOp::Write { .. } | SegmentOp::Discard { .. } | SegmentOp::Zero { .. } | SegmentOp::Allocate { .. } => {
+            (CacheOp::Reserve { start, end }, true)
+        }
+    };
+    let bytes = end - start;
+    Part { op, waits, bytes }
 }
 
 /// A read beside the cache needs what was changed of its range, and a file that is long enough on the device; nothing else.

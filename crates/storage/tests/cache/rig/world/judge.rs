@@ -57,30 +57,12 @@ impl World {
     pub(super) fn judge(&mut self, done: CacheDone) {
         let (id, active) = self.active.remove(&done.owner).expect("one end per request");
         assert_eq!(id, done.id);
-        match done.result {
-            Err(CacheError::Cancelled) => self.seen.cancelled += 1,
-            Err(error) => {
-                self.seen.failed += 1;
-                let f = self.faults;
-                let by_pins =
-                    f.pool > 0 && matches!(error, CacheError::Pinned | CacheError::NoFrame | CacheError::StalePin);
-                let may = f.read + f.write + f.flush + f.given_up > 0 || by_pins;
-                assert!(may, "{error:?} without a fault");
-            }
-            Ok(_) => {}
-        }
+        self.excuse(&done);
         let name = match active {
             Active::Read { object, cells, allowed } => {
                 self.bound(&done, &cells, 1);
                 if done.result.is_ok() {
-                    assert_eq!(done.result, Ok((cells.len() * CELL) as u32));
-                    let bytes = bytes(&done.memory);
-                    for ((at, number), allowed) in cells.zip(cells_of(&bytes)).zip(&allowed) {
-                        assert!(
-                            allowed.contains(&number),
-                            "object {object} cell {at}: read {number}, not {allowed:?}"
-                        );
-                    }
+                    self.read_well(&done, object, cells, &allowed);
                 }
                 "read"
             }
@@ -90,23 +72,8 @@ impl World {
                 number,
                 durable,
             } => {
-                self.bound(&done, &cells, if durable { 3 } else { 1 });
                 self.unlock(object, &cells, number, done.result.is_ok(), durable);
-                if durable {
-                    let pages = (cells.end * CELL).div_ceil(PAGE) - cells.start * CELL / PAGE;
-                    let window = (self.config.bytes / PAGE / 4).clamp(1, 256);
-                    // A page in the middle that waits for the log divides a write, and one that failed beside others is written again.
-                    let divides = self.faults.pool > 0 || self.faults.write > 0;
-                    let divided = if divides { pages } else { 0 };
-                    let bound = pages.div_ceil(window) + done.parked as usize + divided;
-                    assert!(
-                        done.writes as usize <= bound,
-                        "{done:?}: {pages} pages, window {window}"
-                    );
-                    "durable write"
-                } else {
-                    "write"
-                }
+                self.bound_write(&done, &cells, durable)
             }
             Active::Sync {
                 object,
@@ -114,13 +81,7 @@ impl World {
                 snapshot,
             } => {
                 if done.result.is_ok() {
-                    for (cell, snapshot) in self.objects[object].cells[cells].iter_mut().zip(snapshot) {
-                        // One of what it held then, or something later, is safe now.
-                        let first = cell.since_safe.iter().position(|number| snapshot.contains(number));
-                        if let Some(first) = first {
-                            cell.since_safe.drain(..first);
-                        }
-                    }
+                    self.synced(object, cells, &snapshot);
                 }
                 "sync"
             }
@@ -130,42 +91,12 @@ impl World {
                 snapshot,
             } => {
                 if done.result.is_ok() {
-                    // A direct read at this moment.
-                    let device = &self.objects[object].device.current;
-                    let read = &device[cells.start * CELL..cells.end * CELL];
-                    for ((at, number), snapshot) in cells.zip(cells_of(read)).zip(&snapshot) {
-                        let cell = &self.objects[object].cells[at];
-                        let first = cell.since_safe.iter().position(|number| snapshot.contains(number));
-                        let allowed = &cell.since_safe[first.unwrap_or(0)..];
-                        assert!(
-                            allowed.contains(&number),
-                            "cell {at}: a direct read gives {number}, not {allowed:?}"
-                        );
-                    }
+                    self.read_at_device(object, cells, &snapshot);
                 }
                 "write out"
             }
             Active::Reserve { object, cells, number } => {
-                if done.result.is_ok() {
-                    let mut bytes = vec![0; cells.len() * CELL];
-                    stamp(&mut bytes, number);
-                    // What a failed flush takes of a direct write is between its caller and the device.
-                    let durable = self.faults.flush > 0;
-                    let offset = (cells.start * CELL) as u64;
-                    let write = self.objects[object].device.begin_write(offset, bytes, durable);
-                    self.work.push(Work::Direct {
-                        object,
-                        request: done.id,
-                        cells,
-                        number,
-                        write,
-                    });
-                } else {
-                    // Nothing was written.
-                    for cell in &mut self.objects[object].cells[cells] {
-                        cell.pending = None;
-                    }
-                }
+                self.reserved(&done, object, cells, number);
                 "reserve"
             }
             Active::Pin { object, page } => {
@@ -199,6 +130,101 @@ impl World {
             }
         };
         *self.seen.done.entry(name).or_default() += 1;
+    }
+
+    /// An end without success has a reason.
+    fn excuse(&mut self, done: &CacheDone) {
+        match done.result {
+            Err(CacheError::Cancelled) => self.seen.cancelled += 1,
+            Err(error) => {
+                self.seen.failed += 1;
+                let f = self.faults;
+                let by_pins =
+                    f.pool > 0 && matches!(error, CacheError::Pinned | CacheError::NoFrame | CacheError::StalePin);
+                let may = f.read + f.write + f.flush + f.given_up > 0 || by_pins;
+                assert!(may, "{error:?} without a fault");
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn read_well(&self, done: &CacheDone, object: usize, cells: Range<usize>, allowed: &[Vec<u64>]) {
+        assert_eq!(done.result, Ok((cells.len() * CELL) as u32));
+        let bytes = bytes(&done.memory);
+        for ((at, number), allowed) in cells.zip(cells_of(&bytes)).zip(allowed) {
+            assert!(
+                allowed.contains(&number),
+                "object {object} cell {at}: read {number}, not {allowed:?}"
+            );
+        }
+    }
+
+    /// A durable write makes no more writes than windows, waits and what divides it account for. Gives what it counts as.
+    fn bound_write(&self, done: &CacheDone, cells: &Range<usize>, durable: bool) -> &'static str {
+        self.bound(done, cells, if durable { 3 } else { 1 });
+        if !durable {
+            return "write";
+        }
+        let pages = (cells.end * CELL).div_ceil(PAGE) - cells.start * CELL / PAGE;
+        let window = (self.config.bytes / PAGE / 4).clamp(1, 256);
+        // A page in the middle that waits for the log divides a write, and one that failed beside others is written again.
+        let divides = self.faults.pool > 0 || self.faults.write > 0;
+        let divided = if divides { pages } else { 0 };
+        let bound = pages.div_ceil(window) + done.parked as usize + divided;
+        assert!(
+            done.writes as usize <= bound,
+            "{done:?}: {pages} pages, window {window}"
+        );
+        "durable write"
+    }
+
+    /// One of what it held then, or something later, is safe now.
+    fn synced(&mut self, object: usize, cells: Range<usize>, snapshot: &[Vec<u64>]) {
+        for (cell, snapshot) in self.objects[object].cells[cells].iter_mut().zip(snapshot) {
+            let first = cell.since_safe.iter().position(|number| snapshot.contains(number));
+            if let Some(first) = first {
+                cell.since_safe.drain(..first);
+            }
+        }
+    }
+
+    /// A direct read at this moment.
+    fn read_at_device(&self, object: usize, cells: Range<usize>, snapshot: &[Vec<u64>]) {
+        let device = &self.objects[object].device.current;
+        let read = &device[cells.start * CELL..cells.end * CELL];
+        for ((at, number), snapshot) in cells.zip(cells_of(read)).zip(snapshot) {
+            let cell = &self.objects[object].cells[at];
+            let first = cell.since_safe.iter().position(|number| snapshot.contains(number));
+            let allowed = &cell.since_safe[first.unwrap_or(0)..];
+            assert!(
+                allowed.contains(&number),
+                "cell {at}: a direct read gives {number}, not {allowed:?}"
+            );
+        }
+    }
+
+    /// A direct write begins where the cache has made way for it.
+    fn reserved(&mut self, done: &CacheDone, object: usize, cells: Range<usize>, number: u64) {
+        if done.result.is_err() {
+            // Nothing was written.
+            for cell in &mut self.objects[object].cells[cells] {
+                cell.pending = None;
+            }
+            return;
+        }
+        let mut bytes = vec![0; cells.len() * CELL];
+        stamp(&mut bytes, number);
+        // What a failed flush takes of a direct write is between its caller and the device.
+        let durable = self.faults.flush > 0;
+        let offset = (cells.start * CELL) as u64;
+        let write = self.objects[object].device.begin_write(offset, bytes, durable);
+        self.work.push(Work::Direct {
+            object,
+            request: done.id,
+            cells,
+            number,
+            write,
+        });
     }
 
     fn bound(&self, done: &CacheDone, cells: &Range<usize>, factor: usize) {
