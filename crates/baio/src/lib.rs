@@ -169,6 +169,7 @@ pub use baio_storage::{
     ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Sight, Status,
     StatusWord, Ticket, Unmoved, Usage, VolumeInfo, VolumeView, Watch, Zeroing,
 };
+pub use baio_words::session::{BrokerStatus, OwnerStatus};
 pub use baio_words::{IoError, OperationName, Ownership, OwnershipChange, RequestFault};
 #[cfg(feature = "compio")]
 pub use buffer::Compio;
@@ -183,7 +184,7 @@ pub use opened::Opened;
 pub use operation::Operation;
 pub use options::{MakeEviction, Options, Reconnect};
 pub use pool::{PAGE, Pin, Pool};
-pub use remote::{BrokerStatus, OwnerStatus, Remote};
+pub use remote::Remote;
 pub use request::Request;
 pub use result::{Done, Failed};
 pub use segment::Segment;

@@ -54,7 +54,7 @@ fn seeded_bug(name: &str) -> bool {
 pub use crate::core::Core;
 pub use crate::core::commands::Begun;
 pub use crate::core::counters::{Counters, LogCounters, RequestCounters, VolumeCounters};
-pub use crate::core::lane::logs::{HeldLog, LogClaim, LogId, LogQuestion, LogReply, log_request_name};
+pub use crate::core::lane::logs::{HeldLog, LogId, LogQuestion, LogReply, log_request_name};
 pub use crate::core::looks::StillVolume;
 pub use crate::core::pool::Pinning;
 pub use crate::core::{HeldFreeze, HeldPage};

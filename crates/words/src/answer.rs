@@ -1,13 +1,13 @@
 //! What a [`Command`](crate::Command) is answered with, on every link. The kinds of a session's answers are the table below.
 
 use crate::account::Account;
-use crate::codec::{HEADER_BYTES, MESSAGE_MAX, kinds};
+use crate::codec::{HEADER_BYTES, MESSAGE_MAX, kinds, record};
 use crate::handle::Handle;
 use crate::identity::Access;
 use crate::refusal::Failed;
 use crate::segment::SegmentInfo;
 use crate::upkeep::{CheckReport, DefragReport};
-use crate::usage::StatusWords;
+use crate::usage::BrokerStatus;
 use crate::volume::VolumeView;
 
 /// What is answered.
@@ -56,7 +56,7 @@ pub enum Answer {
         grant: u64,
     },
     /// Who uses the broker.
-    Status(StatusWords),
+    Status(BrokerStatus),
     /// What a defragmentation has done.
     Defragged(Box<DefragReport>),
     /// What a check has found.
@@ -80,28 +80,38 @@ pub enum Answer {
         epoch: u64,
     },
     /// A place for a log is the client's.
-    LogClaimed {
-        /// By which the log's writes go.
-        handle: Handle,
-        /// Bytes that the log has.
-        size_bytes: u64,
-        /// The block that the device asks for.
-        block_bytes: u32,
-        /// A durable write is followed by a flush of the device.
-        flushes: bool,
-    },
+    LogClaimed(LogClaim),
     /// It was not done, or not as asked: what a broker says of an error.
     Failed(Box<Failed>),
 }
+
+/// A segment that is for a caller's own log, until the handle is closed and its last request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogClaim {
+    /// By which the log writes: by no other.
+    pub handle: Handle,
+    /// Bytes that the log has.
+    pub size_bytes: u64,
+    /// The block that the device asks for.
+    pub block_bytes: u32,
+    /// A durable write is followed by a flush of the device.
+    pub flushes: bool,
+}
+
+record!(LogClaim {
+    handle,
+    size_bytes,
+    block_bytes,
+    flushes
+});
 
 impl Answer {
     /// The handle that it gives: to be closed when nobody takes it.
     #[must_use]
     pub fn handle(&self) -> Option<Handle> {
         match self {
-            Answer::Opened { handle, .. } | Answer::OpenedKnown { handle, .. } | Answer::LogClaimed { handle, .. } => {
-                Some(*handle)
-            }
+            Answer::Opened { handle, .. } | Answer::OpenedKnown { handle, .. } => Some(*handle),
+            Answer::LogClaimed(claim) => Some(claim.handle),
             _ => None,
         }
     }
@@ -125,7 +135,7 @@ kinds! { Answer {
     0x0220 OpenedKnown "opened known" { handle, access, info, identity };
     0x0221 Opening "opening" { volume, epoch };
 
-    0x0230 LogClaimed "log claimed" { handle, size_bytes, block_bytes, flushes };
+    0x0230 LogClaimed "log claimed" (claim);
 
     0x02ff Failed "failed" (failed);
 } }

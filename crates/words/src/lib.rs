@@ -56,7 +56,7 @@ mod volume;
 
 pub use account::{Account, Limits, Usage};
 pub use advice::{IN_LINE, ON_LINES, into_std, write_advice};
-pub use answer::Answer;
+pub use answer::{Answer, LogClaim};
 pub use cache_error::CacheError;
 pub use command::{Command, Right};
 pub use errno::Errno;

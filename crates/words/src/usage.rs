@@ -1,30 +1,35 @@
 //! Who uses a broker, and how much.
 
-use crate::codec::{Field, Malformed, OWNERS_MAX, Reader, Writer, record};
+use std::time::Duration;
 
-/// Who uses the broker.
+use crate::codec::{Field, Malformed, OWNERS_MAX, Reader, Writer};
+
+/// Who uses a broker at one moment, and has since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatusWords {
-    /// A row for each user: at most [`OWNERS_MAX`](crate::session::OWNERS_MAX).
-    pub owners: Vec<OwnerWords>,
-    /// When the broker started: seconds since 1970.
+#[non_exhaustive]
+pub struct BrokerStatus {
+    /// Those of its users that the caller may see, in no order: 960 at most. Of users that have gone it forgets some when there are more
+    /// than 256.
+    pub owners: Vec<OwnerStatus>,
+    /// When it started: seconds since 1970.
     pub started_at_unix: u64,
-    /// Sessions that have ended since.
+    /// Connections that have ended since; 0 for who sees its own figures only.
     pub sessions_ended: u64,
 }
 
-/// How much one user uses the broker.
+/// How much one user uses a broker, over all its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnerWords {
+#[non_exhaustive]
+pub struct OwnerStatus {
     /// The user.
     pub uid: u32,
-    /// Sessions that it has.
-    pub sessions: u32,
-    /// Handles that are open.
+    /// Now: connections.
+    pub clients: u32,
+    /// Now: segments that are open, each as often as it is.
     pub handles: u32,
-    /// Requests under way.
+    /// Now: requests at the device or in the page cache.
     pub in_flight: u32,
-    /// Requests that wait until others end.
+    /// Now: requests that wait until others end.
     pub held: u32,
     /// Requests that have ended.
     pub requests: u64,
@@ -32,32 +37,56 @@ pub struct OwnerWords {
     pub bytes_read: u64,
     /// Bytes that these have written.
     pub bytes_written: u64,
-    /// Those that failed.
+    /// Those of them that failed.
     pub errors: u64,
-    /// Sessions that were ended for what no correct client sends.
+    /// Connections that were ended for what no correct client sends.
     pub violations: u64,
-    /// The time within which half of the requests ended, in microseconds.
-    pub latency_us_p50: u32,
-    /// The time within which 99 of 100 ended, in microseconds.
-    pub latency_us_p99: u32,
+    /// Half of the requests have ended within this time, in the broker: whole microseconds.
+    pub latency_p50: Duration,
+    /// 99 of 100.
+    pub latency_p99: Duration,
 }
 
-record!(OwnerWords {
-    uid,
-    sessions,
-    handles,
-    in_flight,
-    held,
-    requests,
-    bytes_read,
-    bytes_written,
-    errors,
-    violations,
-    latency_us_p50,
-    latency_us_p99,
-});
+impl Field for OwnerStatus {
+    fn put(&self, writer: &mut Writer) {
+        for word in [self.uid, self.clients, self.handles, self.in_flight, self.held] {
+            word.put(writer);
+        }
+        for count in [
+            self.requests,
+            self.bytes_read,
+            self.bytes_written,
+            self.errors,
+            self.violations,
+        ] {
+            count.put(writer);
+        }
+        for took in [self.latency_p50, self.latency_p99] {
+            u32::try_from(took.as_micros()).unwrap_or(u32::MAX).put(writer);
+        }
+    }
 
-impl Field for StatusWords {
+    fn take(reader: &mut Reader<'_>) -> Result<OwnerStatus, Malformed> {
+        let us = |us: u32| Duration::from_micros(us.into());
+        // Fields of an expression are evaluated in the order in which they are written.
+        Ok(OwnerStatus {
+            uid: Field::take(reader)?,
+            clients: Field::take(reader)?,
+            handles: Field::take(reader)?,
+            in_flight: Field::take(reader)?,
+            held: Field::take(reader)?,
+            requests: Field::take(reader)?,
+            bytes_read: Field::take(reader)?,
+            bytes_written: Field::take(reader)?,
+            errors: Field::take(reader)?,
+            violations: Field::take(reader)?,
+            latency_p50: us(Field::take(reader)?),
+            latency_p99: us(Field::take(reader)?),
+        })
+    }
+}
+
+impl Field for BrokerStatus {
     fn put(&self, writer: &mut Writer) {
         writer.check("a list of users", self.owners.len(), OWNERS_MAX);
         self.owners.put(writer);
@@ -65,10 +94,10 @@ impl Field for StatusWords {
         self.sessions_ended.put(writer);
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<StatusWords, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<BrokerStatus, Malformed> {
         let count = reader.count(OWNERS_MAX, "more than 960 users")?;
         let owners: Result<_, _> = (0..count).map(|_| Field::take(reader)).collect();
-        Ok(StatusWords {
+        Ok(BrokerStatus {
             owners: owners?,
             started_at_unix: Field::take(reader)?,
             sessions_ended: Field::take(reader)?,

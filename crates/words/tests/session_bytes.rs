@@ -1,8 +1,8 @@
 //! The bytes of a session's messages, by example: fixed ones, the limits, and where each kind of nonsense is refused.
 
 use baio_words::session::{
-    Answer, FINDING_TEXT_MAX, FINDINGS_MAX, Failed, FromBroker, FromClient, Hello, MESSAGE_MAX, Malformed, NAME_MAX,
-    OWNERS_MAX, OwnerWords, Question, RANGES_MAX, StatusWords, TEXT_MAX, TooLong, WARNINGS_MAX, cut,
+    Answer, BrokerStatus, FINDING_TEXT_MAX, FINDINGS_MAX, Failed, FromBroker, FromClient, Hello, MESSAGE_MAX,
+    Malformed, NAME_MAX, OWNERS_MAX, OwnerStatus, Question, RANGES_MAX, TEXT_MAX, TooLong, WARNINGS_MAX, cut,
 };
 use baio_words::{
     Access, CheckReport, CreateOptions, DefragReport, Handle, Hint, Limits, OperationName, Pattern, Problem,
@@ -56,10 +56,9 @@ fn names_and_lists_that_are_too_long_are_not_sent() {
     assert_eq!(prefetch(1025).encode(1), too_long("a list of ranges", 1025, 1024));
 
     let status = |owners: usize| {
-        Answer::Status(StatusWords {
-            owners: vec![OwnerWords::default(); owners],
-            ..StatusWords::default()
-        })
+        let mut status = BrokerStatus::default();
+        status.owners = vec![OwnerStatus::default(); owners];
+        Answer::Status(status)
     };
     assert!(FromBroker::decode(&status(OWNERS_MAX).encode(1).unwrap()).is_ok());
     assert_eq!(status(961).encode(1), too_long("a list of users", 961, 960));
@@ -239,7 +238,7 @@ fn what_no_broker_sends_is_refused_where_it_stands() {
         assert!(broker(&bytes).is_ok());
         assert_eq!(broker(&with(&bytes, at, value)), Err(place));
     };
-    let status = Answer::Status(StatusWords::default());
+    let status = Answer::Status(BrokerStatus::default());
     refused(status, 9, 4, (8, "more than 960 users"));
     // A count behind which nothing stands takes neither time nor memory.
     let segments = Answer::Segments {

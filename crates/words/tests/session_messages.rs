@@ -2,15 +2,16 @@
 //! is refused with the place and the reason, and never by a panic.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use baio_words::session::{
-    Answer, Failed, FromBroker, FromClient, Hello, MESSAGE_MAX, Malformed, OwnerWords, Question, RingAt, StatusWords,
+    Answer, BrokerStatus, Failed, FromBroker, FromClient, Hello, MESSAGE_MAX, Malformed, OwnerStatus, Question, RingAt,
     WARNINGS_MAX, Welcome, pieces,
 };
 use baio_words::{
-    Access, Account, CheckReport, CreateOptions, DefragReport, Handle, Hint, Limits, OperationName, OwnershipChange,
-    Pattern, Problem, ProblemPlace, Repair, ResizeOptions, SegmentInfo, Sight, Unmoved, Usage, VolumeInfo, VolumeView,
-    Zeroing,
+    Access, Account, CheckReport, CreateOptions, DefragReport, Handle, Hint, Limits, LogClaim, OperationName,
+    OwnershipChange, Pattern, Problem, ProblemPlace, Repair, ResizeOptions, SegmentInfo, Sight, Unmoved, Usage,
+    VolumeInfo, VolumeView, Zeroing,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -209,20 +210,19 @@ fn volume() -> impl Strategy<Value = VolumeView> {
     })
 }
 
-fn owner() -> impl Strategy<Value = OwnerWords> {
-    (any::<[u32; 7]>(), any::<[u64; 5]>()).prop_map(|(words, counts)| OwnerWords {
-        uid: words[0],
-        sessions: words[1],
-        handles: words[2],
-        in_flight: words[3],
-        held: words[4],
-        requests: counts[0],
-        bytes_read: counts[1],
-        bytes_written: counts[2],
-        errors: counts[3],
-        violations: counts[4],
-        latency_us_p50: words[5],
-        latency_us_p99: words[6],
+fn owner() -> impl Strategy<Value = OwnerStatus> {
+    (any::<[u32; 7]>(), any::<[u64; 5]>()).prop_map(|(words, counts)| {
+        let mut owner = OwnerStatus::default();
+        [owner.uid, owner.clients, owner.handles, owner.in_flight, owner.held] = [0, 1, 2, 3, 4].map(|at| words[at]);
+        [
+            owner.requests,
+            owner.bytes_read,
+            owner.bytes_written,
+            owner.errors,
+            owner.violations,
+        ] = counts;
+        [owner.latency_p50, owner.latency_p99] = [5, 6].map(|at| Duration::from_micros(words[at].into()));
+        owner
     })
 }
 
@@ -291,10 +291,10 @@ fn failed() -> impl Strategy<Value = Failed> {
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    let status = (vec(owner(), 0..20), any::<[u64; 2]>()).prop_map(|(owners, words)| StatusWords {
-        owners,
-        started_at_unix: words[0],
-        sessions_ended: words[1],
+    let status = (vec(owner(), 0..20), any::<[u64; 2]>()).prop_map(|(owners, words)| {
+        let mut status = BrokerStatus::default();
+        (status.owners, [status.started_at_unix, status.sessions_ended]) = (owners, words);
+        status
     });
     prop_oneof![
         Just(Answer::Done),
@@ -319,12 +319,12 @@ fn answer() -> impl Strategy<Value = Answer> {
         defragged().prop_map(|words| Answer::Defragged(Box::new(words))),
         checked().prop_map(|words| Answer::Checked(Box::new(words))),
         (handle(), any::<(u64, u32, bool)>()).prop_map(|(handle, (size_bytes, block_bytes, flushes))| {
-            Answer::LogClaimed {
+            Answer::LogClaimed(LogClaim {
                 handle,
                 size_bytes,
                 block_bytes,
                 flushes,
-            }
+            })
         }),
         failed().prop_map(|failed| Answer::Failed(Box::new(failed))),
     ]

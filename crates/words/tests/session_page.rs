@@ -8,8 +8,8 @@ use baio_words::session::{
     OWNERS_MAX, Question, RANGES_MAX, RingAt, TEXT_MAX, WARNINGS_MAX, Welcome,
 };
 use baio_words::{
-    Access, CacheError, Caching, CheckReport, DefragReport, Durability, FEATURES, Failure, Handle, IoError, Mode,
-    Problem, ProblemPlace, Repair, SegmentInfo,
+    Access, CacheError, Caching, CheckReport, DefragReport, Durability, FEATURES, Failure, Handle, IoError, LogClaim,
+    Mode, Problem, ProblemPlace, Repair, SegmentInfo,
 };
 
 const PAGE: &str = include_str!("../../../docs/inside/shm-protocol.md");
@@ -166,12 +166,12 @@ fn the_claim_of_the_example_is_what_the_code_says() {
     assert!(PAGE.contains(&format!("Feature 8 (bit 8, value `{FEATURE_LOGS:#x}`): [logs](#logs)")));
     let handle = Handle::from_parts(0, 2, 5);
     assert_eq!(Question::ClaimLog { handle }.encode(8).unwrap(), example("claim log"));
-    let claimed = Answer::LogClaimed {
+    let claimed = Answer::LogClaimed(LogClaim {
         handle: Handle::from_parts(7, 3, 0),
         size_bytes: 1 << 20,
         block_bytes: 512,
         flushes: true,
-    };
+    });
     assert_eq!(claimed.encode(8).unwrap(), example("log claimed"));
 }
 

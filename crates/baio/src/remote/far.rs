@@ -13,7 +13,7 @@ use baio_ring::{FarBell, SessionMemory};
 use baio_storage::{Command, Error, Fault, Handle, HeldFreeze, Hint, Result, SegmentInfo};
 use baio_words::entry::{HandleWords, Tag};
 use baio_words::session::{Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, Question, RANGES_MAX};
-use baio_words::{Errno, RequestFault};
+use baio_words::{Errno, LogClaim, RequestFault};
 
 use super::handles::Handles;
 
@@ -263,17 +263,10 @@ impl Far {
                     ..*info
                 },
             },
-            Answer::LogClaimed {
-                handle,
-                size_bytes,
-                block_bytes,
-                flushes,
-            } => Answer::LogClaimed {
-                handle: own(handle),
-                size_bytes,
-                block_bytes,
-                flushes,
-            },
+            Answer::LogClaimed(claim) => Answer::LogClaimed(LogClaim {
+                handle: own(claim.handle),
+                ..claim
+            }),
             Answer::Frozen { freeze } => {
                 // The session may have ended by then, and its freezes with it.
                 let (wire, its) = (Arc::downgrade(&self.wire), self.wire.session());

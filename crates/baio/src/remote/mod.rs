@@ -9,7 +9,6 @@
 //! | `again.rs`, `handles.rs` | a link that goes on with the next broker; its handles |
 //! | `link.rs` | the calls of every link |
 //! | `logs/` | durable logs in segments of a broker: kept in this process |
-//! | `status.rs` | who uses a broker, and how much |
 //! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
 //! The client's half of the connection is a crate of its own ([`baio_client`]).
@@ -24,7 +23,6 @@ mod far;
 mod handles;
 mod link;
 mod logs;
-mod status;
 
 use std::fmt;
 use std::path::Path;
@@ -39,12 +37,11 @@ use baio_client::{Carrier, Ended, Session, Wishes};
 use baio_engine::Config;
 use baio_storage::{Answer, Command, Core, Error, Fault, Identity, Outcome, Result};
 use baio_words::RequestFault;
-use baio_words::session::GOES_ON;
+use baio_words::session::{BrokerStatus, GOES_ON};
 
 use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
 use self::logs::{Ends, Logs};
-pub use self::status::{BrokerStatus, OwnerStatus};
 use crate::local::inside;
 use crate::operation::Operation;
 use crate::options::{Options, Reconnect};
@@ -291,7 +288,7 @@ impl Remote {
     /// Its operation fails with `EOPNOTSUPP` when there is no broker: counters of a link of one's own are [`crate::Link::metrics`].
     pub fn status(&self) -> Operation<Remote, BrokerStatus> {
         Operation::new(self, Command::Status, |_, reply| match reply {
-            Reply::Answer(Answer::Status(words)) => Some(words.into()),
+            Reply::Answer(Answer::Status(status)) => Some(status),
             _ => None,
         })
     }

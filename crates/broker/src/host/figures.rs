@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use baio_engine::Doorbell;
 use baio_storage::Counters;
-use baio_words::session::StatusWords;
+use baio_words::session::BrokerStatus;
 
 use super::Broker;
 
@@ -18,7 +18,7 @@ pub struct Snapshot {
     /// Of its core.
     pub counters: Counters,
     /// Of everybody who uses it.
-    pub status: StatusWords,
+    pub status: BrokerStatus,
 }
 
 /// Asks a broker for its figures, from any thread.

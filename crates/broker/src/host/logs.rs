@@ -1,9 +1,9 @@
 //! Segments for logs that clients keep: batches are their requests, like any others. Here is only who may write there.
 
 use baio_engine::Errno;
-use baio_words::Access;
 use baio_words::entry::HandleWords;
 use baio_words::session::Answer;
+use baio_words::{Access, LogClaim};
 
 use super::Broker;
 use super::far::Opened;
@@ -34,12 +34,10 @@ impl Broker {
             access: Access::Write,
             info: opened.info,
         });
-        Answer::LogClaimed {
+        Answer::LogClaimed(LogClaim {
             handle: handle.into(),
-            size_bytes: claim.size_bytes,
-            block_bytes: claim.block_bytes,
-            flushes: claim.flushes,
-        }
+            ..claim
+        })
     }
 
     /// Takes a claim back. What is under way by it ends first: until then the segment is nobody else's.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baio_engine::{Histogram, Time};
 use baio_words::entry::Completion;
-use baio_words::session::OwnerWords;
+use baio_words::session::OwnerStatus;
 
 use super::account::Account;
 use super::deal::{self, Hand};
@@ -133,22 +133,15 @@ impl Owner {
     }
 
     /// For who may see it.
-    pub(super) fn words(&self, handles: u32) -> OwnerWords {
-        let us = |took: Duration| u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        OwnerWords {
-            uid: self.uid,
-            sessions: self.sessions,
-            handles,
-            in_flight: self.running,
-            held: self.held,
-            requests: self.requests,
-            bytes_read: self.bytes_read,
-            bytes_written: self.bytes_written,
-            errors: self.errors,
-            violations: self.violations,
-            latency_us_p50: us(self.latency.percentile(0.5)),
-            latency_us_p99: us(self.latency.percentile(0.99)),
-        }
+    pub(super) fn status(&self, handles: u32) -> OwnerStatus {
+        let mut status = OwnerStatus::default();
+        (status.uid, status.clients, status.handles) = (self.uid, self.sessions, handles);
+        (status.in_flight, status.held) = (self.running, self.held);
+        (status.requests, status.errors, status.violations) = (self.requests, self.errors, self.violations);
+        (status.bytes_read, status.bytes_written) = (self.bytes_read, self.bytes_written);
+        status.latency_p50 = self.latency.percentile(0.5);
+        status.latency_p99 = self.latency.percentile(0.99);
+        status
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use baio_engine::Errno;
 use baio_storage::{Error, Fault, Result};
-use baio_words::session::{Answer, Question, StatusWords};
+use baio_words::session::{Answer, BrokerStatus, Question};
 use baio_words::{Right, Sight};
 
 use super::Broker;
@@ -203,7 +203,7 @@ impl Broker {
     }
 
     /// What one user, or everybody, has and had.
-    pub(super) fn status_of(&self, only: Option<u32>) -> StatusWords {
+    pub(super) fn status_of(&self, only: Option<u32>) -> BrokerStatus {
         let mut handles: HashMap<u32, u32> = HashMap::new();
         for session in self.sessions.iter().flatten() {
             let open = session.open.as_deref().map_or(0, |open| open.seat.border.handles.len());
@@ -212,11 +212,13 @@ impl Broker {
         let handles_of = |uid| handles.get(&uid).copied().unwrap_or(0);
         let is_shown = |uid| only.is_none_or(|only| only == uid);
         let shown = self.owners.iter().filter(|owner| is_shown(owner.uid));
-        StatusWords {
-            owners: shown.map(|owner| owner.words(handles_of(owner.uid))).collect(),
-            started_at_unix: self.counts.started_at_unix,
-            sessions_ended: if only.is_none() { self.counts.sessions_ended } else { 0 },
+        let mut status = BrokerStatus::default();
+        status.owners = shown.map(|owner| owner.status(handles_of(owner.uid))).collect();
+        status.started_at_unix = self.counts.started_at_unix;
+        if only.is_none() {
+            status.sessions_ended = self.counts.sessions_ended;
         }
+        status
     }
 
     /// A question has its answer.

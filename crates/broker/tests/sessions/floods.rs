@@ -91,7 +91,7 @@ fn who_comes_when_all_places_are_taken_waits_for_one() {
         assert!(wire.send(&hello().encode()));
     }
     victim.goes_on();
-    assert_eq!(victim.row().sessions, 3);
+    assert_eq!(victim.row().clients, 3);
     drop((first, second));
     for wire in waiting {
         // Each leaves room for the next one.
@@ -133,7 +133,7 @@ fn without_descriptors_who_is_there_goes_on() {
         let house = House::new();
         let mut victim = Victim::new(&house);
         let wires: Vec<Wire> = (0..4).map(|_| house.wire()).collect();
-        until("all are accepted", || victim.row().sessions == 5);
+        until("all are accepted", || victim.row().clients == 5);
         let mut hoard = hoard();
         for wire in wires {
             // No memory for it: it is told so.

@@ -10,7 +10,7 @@ use baio_storage::cache::CacheConfig;
 use baio_storage::{Core, Format, Identity, Limits, SegmentInfo};
 use baio_words::Access;
 use baio_words::entry::HandleWords;
-use baio_words::session::{Answer, OwnerWords, Question, StatusWords};
+use baio_words::session::{Answer, BrokerStatus, OwnerStatus, Question};
 use rustix::fs::Mode;
 use rustix::thread::{Gid, Uid};
 
@@ -215,12 +215,12 @@ impl Victim {
         assert!(bytes == canary(), "somebody has written over the canary");
     }
 
-    pub(crate) fn status(&mut self) -> StatusWords {
+    pub(crate) fn status(&mut self) -> BrokerStatus {
         status(&mut self.client)
     }
 
     /// The row of its own user.
-    pub(crate) fn row(&mut self) -> OwnerWords {
+    pub(crate) fn row(&mut self) -> OwnerStatus {
         let uid = self.client.uid();
         let status = self.status();
         *status
@@ -234,7 +234,7 @@ impl Victim {
     pub(crate) fn is_left_with(&mut self, sessions: u32) {
         until("the others have gone, and all that was theirs", || {
             let row = self.row();
-            (row.sessions, row.handles, row.in_flight, row.held) == (sessions, 1, 0, 0)
+            (row.clients, row.handles, row.in_flight, row.held) == (sessions, 1, 0, 0)
         });
     }
 }
@@ -245,7 +245,7 @@ fn canary() -> Vec<u8> {
         .collect()
 }
 
-pub(crate) fn status(client: &mut Client) -> StatusWords {
+pub(crate) fn status(client: &mut Client) -> BrokerStatus {
     let answer = client.ask(&Question::Status);
     let Answer::Status(status) = answer else {
         panic!("{answer:?}")

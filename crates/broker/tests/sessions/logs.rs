@@ -23,14 +23,9 @@ fn client(house: &House) -> Client {
 
 fn try_claim(client: &mut Client, handle: HandleWords) -> Result<HandleWords, String> {
     match client.ask(&Question::ClaimLog { handle: handle.into() }) {
-        Answer::LogClaimed {
-            handle,
-            size_bytes,
-            block_bytes,
-            ..
-        } => {
-            assert!(size_bytes == MIB && block_bytes.is_power_of_two());
-            Ok(handle.into())
+        Answer::LogClaimed(claim) => {
+            assert!(claim.size_bytes == MIB && claim.block_bytes.is_power_of_two());
+            Ok(claim.handle.into())
         }
         Answer::Failed(failed) => Err(failed.code),
         other => panic!("{other:?}"),

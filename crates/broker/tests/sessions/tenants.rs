@@ -147,7 +147,7 @@ fn a_status_shows_a_stranger_its_own_row() {
     one.made("its own", 4096);
     let seen = status(&mut one);
     assert_eq!(seen.owners.iter().map(|row| row.uid).collect::<Vec<_>>(), [STRANGER]);
-    assert_eq!((seen.owners[0].sessions, seen.owners[0].handles), (1, 1));
+    assert_eq!((seen.owners[0].clients, seen.owners[0].handles), (1, 1));
     assert_eq!(seen.sessions_ended, 0);
     assert_eq!(status(&mut other).owners.len(), 1);
     let mut all: Vec<u32> = root.status().owners.iter().map(|row| row.uid).collect();
@@ -174,7 +174,7 @@ fn what_is_handed_on_is_charged_to_who_did() {
     let mut theirs = crate::raw::Wire::of(fds.remove(0)).greet(&hello()).unwrap();
     assert_eq!(theirs.uid(), STRANGER);
     assert_eq!(theirs.refusal(&Question::Freeze), "EACCES");
-    assert_eq!(status(&mut one).owners[0].sessions, 2);
+    assert_eq!(status(&mut one).owners[0].clients, 2);
     house.ends();
 }
 

@@ -342,7 +342,7 @@ fn clients_that_are_killed_leave_nothing() {
         let turn = canary.pause.lock().unwrap_or_else(PoisonError::into_inner);
         until("the killed have gone, and all that was theirs", || {
             let row = watcher.row();
-            (row.sessions, row.handles, row.in_flight, row.held) == (2, 1, 0, 0) && broker.holds() == before
+            (row.clients, row.handles, row.in_flight, row.held) == (2, 1, 0, 0) && broker.holds() == before
         });
         drop(turn);
         canary.goes_on();

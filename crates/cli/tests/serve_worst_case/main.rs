@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use baio_words::session::StatusWords;
+use baio_words::session::BrokerStatus;
 use support::cgroup::Cgroup;
 use support::confined::{as_user, give, reachable};
 use support::serving::{Serving, Talk, as_child, role, times};
@@ -129,7 +129,7 @@ impl Stage {
             status
                 .owners
                 .iter()
-                .filter(|row| row.uid >= FIRST && row.sessions > 20)
+                .filter(|row| row.uid >= FIRST && row.clients > 20)
                 .count()
                 == users as usize
         });
@@ -151,10 +151,7 @@ impl Stage {
         until("they have gone", || {
             let status = root.status();
             let others = status.owners.iter().filter(|row| row.uid != 0);
-            others
-                .map(|row| row.sessions + row.handles + row.in_flight)
-                .sum::<u32>()
-                == 0
+            others.map(|row| row.clients + row.handles + row.in_flight).sum::<u32>() == 0
         });
         let again = self.beside(self.length / 10);
         assert!(
@@ -179,7 +176,7 @@ impl Stage {
     }
 
     #[allow(clippy::print_stdout, reason = "the table is what it is run for")]
-    fn tells(&self, name: &str, users: u32, (calm, stormy): (&[Waits], &[Waits]), status: &StatusWords, fds: usize) {
+    fn tells(&self, name: &str, users: u32, (calm, stormy): (&[Waits], &[Waits]), status: &BrokerStatus, fds: usize) {
         let mut text = format!(
             "{name}: {} s, users at their worst: {users}, 1024 places, {} MiB, {} descriptors\n",
             self.length.as_secs(),
@@ -205,7 +202,7 @@ impl Stage {
         let theirs = || status.owners.iter().filter(|row| row.uid >= FIRST);
         text += &format!(
             "the others: {} connections now, {} requests, {} failed, {} MiB, {} violations; {} sessions ended\n",
-            theirs().map(|row| row.sessions).sum::<u32>(),
+            theirs().map(|row| row.clients).sum::<u32>(),
             theirs().map(|row| row.requests).sum::<u64>(),
             theirs().map(|row| row.errors).sum::<u64>(),
             theirs().map(|row| row.bytes_read + row.bytes_written).sum::<u64>() >> 20,

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::task::Poll;
 
 use baio_words::session::{
-    Answer, FromBroker, Hello, MESSAGE_MAX, OwnerWords, Question, StatusWords, VERSION, Welcome,
+    Answer, BrokerStatus, FromBroker, Hello, MESSAGE_MAX, OwnerStatus, Question, VERSION, Welcome,
 };
 use baio_words::{CreateOptions, OperationName};
 use rustix::net::{
@@ -257,7 +257,7 @@ impl Talk {
         }
     }
 
-    pub(crate) fn status(&mut self) -> StatusWords {
+    pub(crate) fn status(&mut self) -> BrokerStatus {
         match self.ask(&Question::Status) {
             Some((Answer::Status(status), _)) => status,
             other => panic!("{other:?}"),
@@ -265,7 +265,7 @@ impl Talk {
     }
 
     /// The row of its own user.
-    pub(crate) fn row(&mut self) -> OwnerWords {
+    pub(crate) fn row(&mut self) -> OwnerStatus {
         let uid = self.welcome.uid;
         let status = self.status();
         *status.owners.iter().find(|row| row.uid == uid).expect("a row")

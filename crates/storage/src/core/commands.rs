@@ -125,15 +125,7 @@ impl Core {
                 let (volume, epoch) = self.opening()?;
                 Answer::Opening { volume, epoch }
             }
-            Command::ClaimLog { handle } => {
-                let claim = self.claim_log(handle)?;
-                Answer::LogClaimed {
-                    handle: claim.handle,
-                    size_bytes: claim.size_bytes,
-                    block_bytes: claim.block_bytes,
-                    flushes: claim.flushes,
-                }
-            }
+            Command::ClaimLog { handle } => Answer::LogClaimed(self.claim_log(handle)?),
             Command::ReleaseLog { handle } => {
                 self.lane.close_handle(handle);
                 Answer::Done

@@ -37,7 +37,7 @@ pub use crate::codec::{
 };
 pub use crate::command::{Command as Question, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON};
 pub use crate::refusal::Failed;
-pub use crate::usage::{OwnerWords, StatusWords};
+pub use crate::usage::{BrokerStatus, OwnerStatus};
 pub use greeting::{Hello, MAGIC, RingAt, Welcome};
 
 use crate::codec::{Field, Reader, malformed};

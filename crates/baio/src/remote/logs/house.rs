@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use baio_broker::control::Reply;
 use baio_engine::Time;
 use baio_storage::log::{Fired, LogOptions, LogPart, LogRequest, LogStart, Salt};
-use baio_storage::{Answer, Command, Error, Fault, LogClaim, LogId, log_request_name};
-use baio_words::Errno;
+use baio_storage::{Answer, Command, Error, Fault, LogId, log_request_name};
+use baio_words::{Errno, LogClaim};
 
 use super::super::carried::{Client, arena_of};
 use super::call::{Answerer, Call};
@@ -182,13 +182,7 @@ impl House {
                         start, options, answer, ..
                     } = self.claims.swap_remove(at);
                     match reply {
-                        Ok(Reply::Answer(Answer::LogClaimed {
-                            handle,
-                            size_bytes,
-                            block_bytes,
-                            flushes,
-                        })) => {
-                            let claim = LogClaim::new(handle, size_bytes, block_bytes, flushes);
+                        Ok(Reply::Answer(Answer::LogClaimed(claim))) => {
                             self.begin(&claim, start, &options, answer, waker);
                         }
                         Ok(_) => answer.fail(Fault::ServiceEnded),

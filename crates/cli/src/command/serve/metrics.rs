@@ -27,7 +27,7 @@ pub(super) fn open(path: &Path) -> Result<Shown, Failure> {
     let snapshot = move || {
         let shown = asked.get()?.look(PATIENCE)?;
         let mut metrics = Metrics::from(shown.counters);
-        metrics.broker = Some(shown.status.into());
+        metrics.broker = Some(shown.status);
         Some(metrics)
     };
     let server = serve_if(path, snapshot).map_err(|error| failed(path, &error))?;

@@ -30,7 +30,6 @@ use std::task::{Poll, Wake, Waker};
 
 use baio_engine::{Doorbell, Memory, Time};
 
-pub use self::claims::LogClaim;
 use self::gates::LogGate;
 pub use self::held::HeldLog;
 pub use self::id::LogId;

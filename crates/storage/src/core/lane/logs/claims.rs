@@ -1,38 +1,13 @@
 //! A segment for a log that a caller keeps itself: in another process, with its own appender and its own batches. Here nobody else writes
 //! there meanwhile, and nothing more is known of that log.
 
+use baio_words::LogClaim;
+
 use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::log::LogOptions;
 use crate::object::Target;
 use crate::request::Handle;
-
-/// A segment that is for a caller's own log, until the handle is closed and its last request has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogClaim {
-    /// By which the log writes: by no other.
-    pub handle: Handle,
-    /// Bytes that the log has.
-    pub size_bytes: u64,
-    /// The block that the device asks for.
-    pub block_bytes: u32,
-    /// A durable write is followed by a flush of the device.
-    pub flushes: bool,
-}
-
-impl LogClaim {
-    /// One that another process tells of.
-    #[must_use]
-    pub fn new(handle: Handle, size_bytes: u64, block_bytes: u32, flushes: bool) -> LogClaim {
-        LogClaim {
-            handle,
-            size_bytes,
-            block_bytes,
-            flushes,
-        }
-    }
-}
 
 impl Core {
     /// Has a segment for a log that the caller keeps itself: whatever else would write there is refused from now on, as where a log of this
