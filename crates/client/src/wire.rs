@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use baio_ring::bell::FarBell;
-use baio_words::SegmentInfo;
-use baio_words::session::{Answer, DOORBELL, FromBroker, MESSAGE_MAX, Question};
+use baio_words::session::{Answer, DOORBELL, Failed, FromBroker, LIST_MAX, MESSAGE_MAX, Question};
+use baio_words::{Errno, SegmentInfo};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno as Said;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
@@ -72,6 +72,8 @@ struct Post {
     outbox: VecDeque<(u32, Vec<u8>)>,
     inbox: VecDeque<(u32, Answer)>,
     forgotten: u32,
+    /// So many segments are kept at most, of all lists whose end has not come.
+    list_max: usize,
     buffer: Box<[u8]>,
 }
 
@@ -99,6 +101,7 @@ impl Wire {
                 outbox: VecDeque::new(),
                 inbox: VecDeque::new(),
                 forgotten: 0,
+                list_max: LIST_MAX,
                 buffer: vec![0; MESSAGE_MAX + 1].into(),
             }),
         })
@@ -345,15 +348,22 @@ impl Wire {
 }
 
 impl Post {
-    /// False for an answer to nothing that was asked.
+    /// False for what no broker of ours says: an answer to nothing that was asked, a list without an end.
     fn heard(&mut self, id: u32, answer: Answer) -> bool {
         if id == NO_ANSWER {
             return true;
         }
+        let kept: usize = self.asked.values().map(Vec::len).sum();
         let Some(pieces) = self.asked.get_mut(&id) else {
             return false;
         };
         let answer = match answer {
+            Answer::Segments { infos, .. } if kept.saturating_add(infos.len()) > self.list_max => {
+                let failed = Answer::Failed(Box::new(too_many(self.list_max)));
+                self.asked.remove(&id);
+                self.inbox.push_back((id, failed));
+                return false;
+            }
             Answer::Segments { more: true, infos } => {
                 pieces.extend(infos);
                 return true;
@@ -370,6 +380,20 @@ impl Post {
             self.inbox.push_back((id, answer));
         }
         true
+    }
+}
+
+/// Why a list is not taken to its end.
+fn too_many(list_max: usize) -> Failed {
+    Failed {
+        code: "EMSGSIZE".to_owned(),
+        errno: Errno::EMSGSIZE.raw().unsigned_abs(),
+        operation: "list".to_owned(),
+        object: "the segments of the broker's volume".to_owned(),
+        what: format!("the broker lists more than {list_max} segments: the session was ended"),
+        need: Some(format!("a list of {list_max} segments at most")),
+        cure: Some("see who runs that broker; `baio list` beside the volume's owner needs none".to_owned()),
+        ..Failed::default()
     }
 }
 

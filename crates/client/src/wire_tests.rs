@@ -50,3 +50,38 @@ fn what_lets_others_end_waits_for_no_answer() {
     assert_eq!(wire.next_answer(), Some((2, Answer::Done)));
     assert!(!wire.has_gone());
 }
+
+/// A broker that answers one list for ever would have its client take memory until there is none.
+#[test]
+fn a_list_without_an_end_ends_the_session() {
+    let (wire, theirs) = wire(2);
+    wire.post().list_max = 5;
+    let two = |more| Answer::Segments {
+        more,
+        infos: vec![SegmentInfo::default(); 2],
+    };
+    let say = |place, more| {
+        let answer = two(more).encode(place).unwrap();
+        rustix::net::send(&theirs, &answer, SendFlags::NOSIGNAL).unwrap();
+    };
+    wire.ask(1, &Question::List).unwrap();
+    say(1, true);
+    say(1, false);
+    let Some((1, Answer::Segments { infos, .. })) = wire.next_answer() else {
+        panic!("a list that is not too long");
+    };
+    assert_eq!(infos.len(), 4);
+    // Two lists at once are no way round it.
+    wire.ask(1, &Question::List).unwrap();
+    wire.ask(2, &Question::List).unwrap();
+    for place in [1, 2, 1] {
+        say(place, true);
+    }
+    let Some((1, Answer::Failed(failed))) = wire.next_answer() else {
+        panic!("the list that was too long");
+    };
+    assert_eq!((&*failed.code, &*failed.operation), ("EMSGSIZE", "list"));
+    assert!(failed.what.contains("more than 5 segments"), "{}", failed.what);
+    assert!(wire.has_gone(), "such a broker is not believed anything any more");
+    assert_eq!(wire.next_answer(), None);
+}

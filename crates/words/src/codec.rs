@@ -20,6 +20,8 @@ pub const WARNINGS_MAX: usize = 8;
 pub const OWNERS_MAX: usize = 960;
 /// The most segments that could not be moved, and problems, of which one answer tells.
 pub const FINDINGS_MAX: usize = 64;
+/// The most segments that a client keeps of lists whose last answer has not come: those of a volume of 64 TiB, as they are made.
+pub const LIST_MAX: usize = 1 << 24;
 /// The longest text of one of these in bytes: all of them fit into a message.
 pub const FINDING_TEXT_MAX: usize = 256;
 

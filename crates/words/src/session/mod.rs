@@ -32,8 +32,8 @@ mod greeting;
 
 pub use crate::answer::{Answer, pieces};
 pub use crate::codec::{
-    FINDING_TEXT_MAX, FINDINGS_MAX, MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, RANGES_MAX, TEXT_MAX, TooLong,
-    WARNINGS_MAX, cut,
+    FINDING_TEXT_MAX, FINDINGS_MAX, LIST_MAX, MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, RANGES_MAX, TEXT_MAX,
+    TooLong, WARNINGS_MAX, cut,
 };
 pub use crate::command::{Command as Question, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, GOES_ON};
 pub use crate::refusal::Failed;
