@@ -9,10 +9,10 @@ use baio_broker::control::{Call, Reply};
 use baio_engine::{Caching, Create, Descriptions, Open};
 use baio_storage::{Access, Error, Handle, Mode, Result, SegmentOp};
 
-use crate::link::Link;
 use crate::opened::Opened;
 use crate::operation::Operation;
 use crate::request::Request;
+use crate::transport::{Notice, Transport};
 
 /// An opened file or device. Its requests are those of [`Opened`]: any size, any number in flight. Those that do not say a mode have
 /// the one that it was opened for.
@@ -34,11 +34,11 @@ use crate::request::Request;
 /// # std::fs::remove_dir_all(dir)?;
 /// # Ok(()) }
 /// ```
-pub struct File<L: Link> {
+pub struct File<L: Transport> {
     opened: Opened<L>,
 }
 
-impl<L: Link> Clone for File<L> {
+impl<L: Transport> Clone for File<L> {
     fn clone(&self) -> File<L> {
         File {
             opened: self.opened.clone(),
@@ -46,13 +46,13 @@ impl<L: Link> Clone for File<L> {
     }
 }
 
-impl<L: Link> fmt::Debug for File<L> {
+impl<L: Transport> fmt::Debug for File<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "File({})", self.opened.name())
     }
 }
 
-impl<L: Link> Deref for File<L> {
+impl<L: Transport> Deref for File<L> {
     type Target = Opened<L>;
 
     fn deref(&self) -> &Opened<L> {
@@ -60,7 +60,7 @@ impl<L: Link> Deref for File<L> {
     }
 }
 
-impl<L: Link> File<L> {
+impl<L: Transport> File<L> {
     pub(crate) fn new(link: &L, handle: Handle, name: String, mode: Mode) -> File<L> {
         File {
             opened: Opened::new(link, handle, name, mode),
@@ -102,7 +102,7 @@ impl<L: Link> File<L> {
         let call = Call::AddFile { file, access };
         Ok(Operation::new(link, call, move |link, reply| match reply {
             Reply::OpenedFile(handle) => {
-                link.remember(handle, &name);
+                link.tell_link(Notice::Named(handle, name.clone()));
                 Some(File::new(link, handle, name, mode))
             }
             _ => None,
@@ -182,7 +182,7 @@ impl OpenOptions {
     }
 
     /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)). Writes are safe after a sync, or after
-    /// [`Link::close`]: a link that is dropped without it loses what it had not written back.
+    /// [`Link::close`](crate::Link::close): a link that is dropped without it loses what it had not written back.
     ///
     /// One link at a time: another one with a cache, here or in another process, and other programs that write the file, do not see what is
     /// changed here, and whoever writes a page last undoes what the others have written to it, durably or not. No error says so.
@@ -211,7 +211,7 @@ impl OpenOptions {
     /// Opens the file on a link, as the process of its core may.
     ///
     /// The future fails with what the system said, with the path and the cure.
-    pub fn open<L: Link>(&self, link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
+    pub fn open<L: Transport>(&self, link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
         let path = path.as_ref().to_owned();
         let (mode, name) = (self.mode, baio_engine::path_name(&path));
         let descriptions = match mode {
@@ -231,7 +231,7 @@ impl OpenOptions {
         };
         Operation::new(link, call, move |link, reply| match reply {
             Reply::OpenedFile(handle) => {
-                link.remember(handle, &name);
+                link.tell_link(Notice::Named(handle, name.clone()));
                 Some(File::new(link, handle, name, mode))
             }
             _ => None,

@@ -130,6 +130,7 @@ mod local_io;
 mod log;
 pub mod metrics;
 mod moment;
+mod object;
 mod opened;
 mod operation;
 mod options;
@@ -147,6 +148,7 @@ mod stream;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod trace;
+mod transport;
 
 use std::path::Path;
 

@@ -1,67 +1,24 @@
 //! How a caller reaches a core. Whatever the link, it has the same methods; only the auto traits differ.
 
 use std::future::Future;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_broker::control::{Call, Reply};
-use baio_client::{NotTaken, WaitPlace};
-use baio_engine::{Buffer, Memory, Stats, Time, Wait};
-use baio_storage::cache::{Borrower, CacheStats, LentPages};
+use baio_client::NotTaken;
+use baio_engine::{Buffer, Stats, Time, Wait};
+use baio_storage::cache::CacheStats;
 use baio_storage::{
-    Access, Account, Answer, CheckReport, Command, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, Identity,
-    Limits, OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket,
-    VolumeView,
+    Access, Account, Answer, CheckReport, Command, CreateOptions, DefragReport, Fault, HeldFreeze, Identity, Limits,
+    OperationName, Outcome, OwnershipChange, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
 };
 
 use crate::metrics::Metrics;
 use crate::operation::Operation;
-use crate::pool::Pool;
+use crate::pool::{self, Pool};
 use crate::segment::Segment;
-
-/// Why a command was not taken.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum NotAsked {
-    /// Every place is taken.
-    Full(Box<Call>),
-    /// The link takes nothing any more.
-    Refused(Fault),
-}
-
-/// What a future waits for.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub enum Lack {
-    /// A slot.
-    Slot,
-    /// A buffer of the arena of so many bytes.
-    Bytes(usize),
-}
-
-/// Where it waits for that.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct InLine {
-    pub(crate) place: WaitPlace,
-    pub(crate) lack: Lack,
-}
-
-impl InLine {
-    /// A place in the line for that, if there is one.
-    pub(crate) fn at(place: Option<WaitPlace>, lack: Lack) -> Option<InLine> {
-        place.map(|place| InLine { place, lack })
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-
-    impl Sealed for crate::Local {}
-    impl Sealed for crate::Remote {}
-}
+use crate::transport::{Notice, Transport};
 
 /// A volume that is kept still until this is dropped ([`Link::freeze`]).
 #[derive(Debug)]
@@ -99,7 +56,7 @@ pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreez
 ///
 /// Below the futures are tickets, as with io_uring: [`Opened::submit`](crate::Opened::submit), [`Link::turn`], [`Link::next_outcome`]. The
 /// [`guide`](crate::guide#many-at-once) has an example.
-pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
+pub trait Link: Transport {
     /// Makes a segment of the caller's own; ends when it is durable.
     ///
     /// It fails when the name is taken or bad, or there is no space; or with what the system said.
@@ -133,7 +90,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         Operation::new(self, command, |link, reply| match reply {
             Reply::Answer(Answer::Opened { handle, info, .. }) => {
                 let segment = Segment::new(link, handle, info);
-                link.remember(handle, segment.name());
+                link.tell_link(Notice::Named(handle, segment.name().to_owned()));
                 Some(segment)
             }
             _ => None,
@@ -250,7 +207,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         &self,
         run: impl FnOnce(&mut Pool<'_>) -> T + Send + Sync + 'static,
     ) -> Operation<Self, T> {
-        crate::pool::run(self, run)
+        pool::run(self, run)
     }
 
     /// Moves the segments that the caller may change towards the beginning of the volume, so that what is free is one run. The volume
@@ -320,13 +277,17 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// `NoMemory` when the arena is used up.
-    fn buffer(&self, len: usize) -> Result<Buffer>;
+    fn buffer(&self, len: usize) -> Result<Buffer> {
+        self.take_buffer(len)
+    }
 
     /// Runs a future to its end in this thread, driving the link meanwhile.
     ///
     /// # Errors
     /// The link cannot be driven: its backend is broken, it was closed, or its service has ended.
-    fn block_on<F: Future>(&self, future: F) -> Result<F::Output>;
+    fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        self.run_on_link(future)
+    }
 
     /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Segments, files and futures
     /// of the link give `Stale` from now on; whoever waits for one is woken. What the page cache has not written yet is written: a link
@@ -334,7 +295,9 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// What the system said; the next open then heals the volume.
-    fn close(self) -> Result<()>;
+    fn close(self) -> Result<()> {
+        self.end_link()
+    }
 
     /// A descriptor that polls readable while there is something for a loop of your own, which sleeps on it beside others: epoll(7), GLib,
     /// libuv, asyncio. Each call gives a copy of the same one.
@@ -342,6 +305,9 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Start requests by ticket. Before the loop sleeps, turn the link without waiting ([`Wait::No`]): that sends them, and makes the
     /// descriptor say what is true. When it is readable, turn, and take outcomes until there is none ([`Link::next_outcome`]). Nothing is lost
     /// between the turn and the sleep. It is level-triggered, and with `EPOLLET` each edge is news. Neither read nor write it.
+    ///
+    /// On a thread that has a [`Local`](crate::Local), `epoll_wait` may end with `EINTR` without a signal, since the kernel does the ring's work there:
+    /// sleep again. An adapter (tokio's, compio's) may drive the same link beside the loop: each turn that does not wait arms the descriptor anew.
     ///
     /// Over [`Remote`](crate::Remote) a thread of the library reaps meanwhile, and the descriptor is readable while an outcome lies there that nobody
     /// awaits, and once the link has ended: the turn says why. On [`Local`](crate::Local) it may be readable with nothing to take.
@@ -367,17 +333,25 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// There is no thread or no descriptor left; the link is a forked parent's, or was closed.
-    fn event_fd(&self) -> Result<OwnedFd>;
+    fn event_fd(&self) -> Result<OwnedFd> {
+        self.link_event()
+    }
 
     /// Buffer memory that nobody holds, in bytes.
-    fn arena_free_bytes(&self) -> usize;
+    fn arena_free_bytes(&self) -> usize {
+        self.link_arena().0.map_or(0, |arena| arena.free_bytes())
+    }
 
     /// Requests that went through a buffer of the arena since their memory was not aligned
     /// ([`Request::bounced`](crate::Request::bounced)), or since a broker cannot be shown it, and their bytes.
-    fn bounced(&self) -> (u64, u64);
+    fn bounced(&self) -> (u64, u64) {
+        self.link_facts().bounces.counts()
+    }
 
     /// The link's clock, which deadlines are of.
-    fn now(&self) -> Time;
+    fn now(&self) -> Time {
+        self.link_clock()
+    }
 
     /// The moment `duration` from now, for a request's deadline. A request that is not done by then completes as
     /// indeterminate: it may or may not take effect.
@@ -399,19 +373,27 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Takes the outcome of a request if it has ended; else remembers whom to wake. `None` for a ticket that is not valid
     /// any more. Reaps nothing by itself.
-    fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>>;
+    fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        self.poll_request(ticket, waker)
+    }
 
     /// Waits for the end of a request, reaping meanwhile. `None` for a ticket that is not valid any more.
     ///
     /// # Errors
     /// The backend itself is broken.
-    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>>;
+    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
+        self.wait_for_ticket(ticket)
+    }
 
     /// Asks that a request end early, as far as it can be ended. It ends all the same, once.
-    fn cancel(&self, ticket: Ticket);
+    fn cancel(&self, ticket: Ticket) {
+        self.tell_link(Notice::Cancel(ticket));
+    }
 
     /// Nobody will take the outcome; the request keeps its memory until the kernel has let go of it.
-    fn abandon(&self, ticket: Ticket);
+    fn abandon(&self, ticket: Ticket) {
+        self.tell_link(Notice::Abandon(ticket));
+    }
 
     /// Submits what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests ended meanwhile.
     /// Over [`Remote`](crate::Remote) outcomes that lie untaken count towards `wait`, with nothing in flight it does
@@ -419,112 +401,50 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// The backend itself is broken, the link is closed, or the service has ended and nothing is left to be taken.
-    fn turn(&self, wait: Wait) -> Result<usize>;
+    fn turn(&self, wait: Wait) -> Result<usize> {
+        self.turn_link(wait)
+    }
 
     /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
-    /// by itself.
+    /// by itself. Over [`Remote`](crate::Remote) an outcome that lies untaken keeps its place, and an [`Operation`] needs one too: while they take
+    /// every place, it waits.
     #[must_use]
-    fn next_outcome(&self) -> Option<Outcome>;
+    fn next_outcome(&self) -> Option<Outcome> {
+        self.next_ended()
+    }
 
     /// Requests that have not ended, or whose end nobody has reaped.
-    fn in_flight(&self) -> usize;
+    fn in_flight(&self) -> usize {
+        self.link_state().in_flight
+    }
 
     /// Why the link takes no requests any more; `None` while it does.
-    fn refusal(&self) -> Option<Fault>;
+    fn refusal(&self) -> Option<Fault> {
+        self.link_state().refusal
+    }
 
     /// What it serves, for messages.
-    fn name(&self) -> String;
+    fn name(&self) -> String {
+        self.link_facts().name.clone()
+    }
 
     /// The identity that access is checked for.
-    fn identity(&self) -> Identity;
-
-    // For what this crate builds on it.
-
-    /// Is the core in the thread of whoever has the link? Then somebody there has to turn it, and nobody has to be woken for what the next turn
-    /// finds.
-    #[doc(hidden)]
-    const IS_HERE: bool;
-
-    /// Names a command under way.
-    #[doc(hidden)]
-    type Question: Unpin + Send;
-
-    /// Begins a command.
-    #[doc(hidden)]
-    fn ask(&self, call: Box<Call>) -> std::result::Result<Self::Question, NotAsked>;
-
-    /// Its answer, once, if it has come; else remembers whom to wake.
-    #[doc(hidden)]
-    fn poll_answer(&self, question: &Self::Question, waker: &Waker) -> Poll<Result<Reply>>;
-
-    /// Nobody wants its answer any more.
-    #[doc(hidden)]
-    fn leave(&self, question: Self::Question);
-
-    /// Queues a request. For a future, which has a waker, nobody else takes its outcome, however soon that comes; and memory that the core cannot
-    /// be shown where it lies comes back, to go through a buffer of the arena.
-    #[doc(hidden)]
-    #[allow(
-        clippy::result_large_err,
-        reason = "a request comes back as it was, and a box would be an allocation"
-    )]
-    fn submit(
-        &self,
-        request: SegmentRequest,
-        waker: Option<&Waker>,
-    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>>;
-
-    /// Wakes `waker` when there may be what is lacking, or never will be, and at `until` if whoever reaps sleeps in this link. Who has a place in
-    /// a line gives it up by the next.
-    #[doc(hidden)]
-    fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>);
-
-    /// Who waited here waits no more: it has what it waited for, or leaves that to the next.
-    #[doc(hidden)]
-    fn leave_line(&self, line: InLine, has_it: bool);
-
-    /// Can there be a buffer of so many bytes when others have ended?
-    #[doc(hidden)]
-    fn may_bounce_later(&self, bytes: usize) -> bool;
-
-    /// A request of so many bytes goes through a buffer of the arena that a future has taken for it; or the future has given it back.
-    #[doc(hidden)]
-    fn note_bounce(&self, begins: Option<usize>);
-
-    /// Is anybody there who will reap what is started?
-    #[doc(hidden)]
-    fn is_driven(&self) -> bool;
-
-    /// Has this thread sleep until others end that by themselves, where others drive the link. None: this thread is to drive it.
-    #[doc(hidden)]
-    fn while_others_drive<T>(&self, sleep: impl FnOnce() -> T) -> Option<T>;
-
-    /// Something was appended to a log, or it has a callback to call: whoever drives the link from outside is to look, or to turn the core.
-    #[doc(hidden)]
-    fn nudge(&self, calls_back: bool);
-
-    /// Closes a handle; what is under way on it ends.
-    #[doc(hidden)]
-    fn close_handle(&self, handle: Handle);
-
-    /// What a handle is called in messages.
-    #[doc(hidden)]
-    fn remember(&self, handle: Handle, name: &str);
-
-    /// Lends cached pages directly, on links without a hop.
-    #[doc(hidden)]
-    fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages>;
+    fn identity(&self) -> Identity {
+        self.link_facts().identity
+    }
 }
 
+impl<T: Transport> Link for T {}
+
 /// A segment, where one was asked for.
-fn segment_of<L: Link>(_: &L, reply: Reply) -> Option<SegmentInfo> {
+fn segment_of<L: Transport>(_: &L, reply: Reply) -> Option<SegmentInfo> {
     match reply {
         Reply::Answer(Answer::Segment { info }) => Some(info),
         _ => None,
     }
 }
 
-fn account_of<L: Link>(_: &L, reply: Reply) -> Option<Account> {
+fn account_of<L: Transport>(_: &L, reply: Reply) -> Option<Account> {
     match reply {
         Reply::Answer(Answer::Account(account)) => Some(account),
         _ => None,

@@ -23,19 +23,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use baio_broker::control::{self, Begun, Call, Doing, Reply};
+use baio_broker::control::{self, Call, Doing, Reply};
 use baio_client::NotTaken;
-use baio_engine::{Buffer, Completion, Doorbell, Errno, Memory, Time, Wait};
+use baio_engine::{Arena, Completion, Doorbell, Errno, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 
 use self::watched::Watched;
 use crate::alarm::Alarm;
-use crate::link::{InLine, Lack, Link, NotAsked};
 use crate::options::Options;
 use crate::ours::Ours;
 use crate::room::Room;
 use crate::trace;
+use crate::transport::{Begun, Facts, InLine, Lack, NotAsked, Notice, State, Transport};
 
 pub use driving::Drive;
 
@@ -75,7 +75,7 @@ struct Inner {
     /// `None` once closed.
     core: RefCell<Option<Core>>,
     doorbell: Doorbell,
-    identity: Identity,
+    facts: Facts,
     /// How many have the role of reaping.
     reapers: Cell<u32>,
     /// Those who drive the link from outside loops, to be woken when there is something new to submit.
@@ -86,21 +86,12 @@ struct Inner {
     slots: Room,
     /// Kept for the next turn, so that turns allocate nothing.
     wakers: Cell<Vec<Waker>>,
-    /// Requests that went through a buffer of the arena, and their bytes.
-    bounced: Cell<(u64, u64)>,
     /// Sockets, pipes and timers.
     ours: Ours,
-    /// What was dropped while the core was borrowed.
-    dropped: RefCell<Vec<Left>>,
+    /// What was said while the core was borrowed.
+    told: RefCell<Vec<Notice<Question>>>,
     /// For a loop of the program's own.
     watched: OnceCell<Watched>,
-}
-
-/// What nobody has any more.
-enum Left {
-    Handle(Handle),
-    Request(Ticket),
-    Question(Box<Question>),
 }
 
 /// A command that was begun on the core.
@@ -168,18 +159,18 @@ impl Local {
     #[must_use]
     pub fn around(core: Core, identity: Identity) -> Local {
         let doorbell = core.engine().doorbell();
+        let facts = Facts::new(identity, core.volume_name(), true);
         Local(Rc::new(Inner {
             core: RefCell::new(Some(core)),
             doorbell,
-            identity,
+            facts,
             reapers: Cell::new(0),
             drivers: RefCell::default(),
             room: Room::default(),
             slots: Room::default(),
             wakers: Cell::new(Vec::new()),
-            bounced: Cell::new((0, 0)),
             ours: Ours::default(),
-            dropped: RefCell::default(),
+            told: RefCell::default(),
             watched: OnceCell::new(),
         }))
     }
@@ -199,7 +190,8 @@ impl Local {
         turned.map(drop)
     }
 
-    /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`] only: there the link is refused.
+    /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`](crate::Link::with_pool) only: there the link
+    /// is refused.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let mut core = self.enter()?;
         let done = act(&mut core);
@@ -253,14 +245,31 @@ impl Local {
         self.take_ours(foreign);
     }
 
-    /// Gives up what was dropped while the core was borrowed.
+    /// Says what was said while the core was borrowed.
     fn clear_up(&self) {
-        for left in self.0.dropped.take() {
-            match left {
-                Left::Handle(handle) => self.close_handle(handle),
-                Left::Request(ticket) => self.abandon(ticket),
-                Left::Question(question) => self.leave(*question),
+        self.0.told.take().into_iter().for_each(|notice| self.tell_link(notice));
+    }
+
+    /// Of what is the core's.
+    fn tell_core(&self, notice: Notice<Question>) {
+        let calls = matches!(notice, Notice::Cancel(_) | Notice::Logged { .. });
+        let left = self.with_waking(|core| {
+            match notice {
+                Notice::Cancel(ticket) => core.cancel(ticket),
+                Notice::Abandon(ticket) => core.abandon(ticket),
+                Notice::Close(handle) => core.close_handle(handle),
+                Notice::Leave(Question::Doing(doing)) => return Ok(doing.abandon(core)),
+                Notice::Logged { .. } => core.hear_logs(),
+                Notice::Leave(Question::Answered(_))
+                | Notice::Named(..)
+                | Notice::LeftLine { .. }
+                | Notice::MemoryCame => {}
             }
+            Ok(None)
+        });
+        drop(left); // What is left of a command goes when the core is free.
+        if calls {
+            self.call_driver();
         }
     }
 
@@ -289,8 +298,87 @@ impl Local {
     }
 }
 
-impl Link for Local {
-    fn next_outcome(&self) -> Option<Outcome> {
+impl Transport for Local {
+    type Question = Question;
+
+    fn submit(&self, request: SegmentRequest, waker: Option<&Waker>) -> std::result::Result<Begun, NotTaken<Memory>> {
+        let copy = waker.cloned(); // As in `poll_request`.
+        let Ok(mut core) = self.enter() else {
+            return Err(NotTaken::Full(request));
+        };
+        let started = core.start(request).map(|ticket| match copy {
+            Some(_) => (ticket, core.poll(ticket, copy)),
+            None => (ticket, Poll::Pending),
+        });
+        self.leave_waking(core);
+        if started.is_ok() {
+            self.call_driver();
+        }
+        started.map_err(NotTaken::Full)
+    }
+
+    fn ask(&self, call: Box<Call>) -> std::result::Result<Question, NotAsked> {
+        if call.needs_a_slot() && self.is_full() {
+            return Err(NotAsked::Full(call));
+        }
+        let begun = self.with_waking(|core| Ok(control::begin(core, self.0.facts.identity, *call)));
+        self.call_driver();
+        match begun {
+            Ok(control::Begun::Doing(doing)) => Ok(Question::Doing(doing)),
+            Ok(control::Begun::Answered(answer)) => Ok(Question::Answered(Cell::new(Some(answer)))),
+            Ok(control::Begun::Close) => Err(NotAsked::Refused(Fault::Stale)),
+            Err(error) => Err(NotAsked::Refused(error.fault.clone())),
+        }
+    }
+
+    fn tell_link(&self, notice: Notice<Question>) {
+        match notice {
+            Notice::LeftLine { line, has_it: true } => self.0.room.served(line.place),
+            Notice::LeftLine { line, has_it: false } => self.0.room.leave(line.place),
+            Notice::Logged { calls_back: false } => self.call_driver(),
+            Notice::Named(..) | Notice::MemoryCame => {} // The core knows names, and nobody waits for memory here.
+            Notice::Leave(Question::Answered(answer)) => {
+                if let Some(handle) = answer.take().and_then(|answer| answer.ok()?.handle()) {
+                    self.tell_link(Notice::Close(handle));
+                }
+            }
+            notice if self.is_inside() => self.0.told.borrow_mut().push(notice),
+            notice => self.tell_core(notice),
+        }
+    }
+
+    fn poll_request(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        let copy = waker.clone(); // Not under the borrow: a clone may run anybody's code.
+        let mut core = match self.enter() {
+            Ok(core) => core,
+            Err(Shut::Inside) => return look_later(waker),
+            Err(Shut::Closed) => return Poll::Ready(None),
+        };
+        let polled = core.poll(ticket, Some(copy));
+        self.leave_waking(core);
+        polled
+    }
+
+    fn poll_answer(&self, question: &Question, waker: &Waker) -> Poll<Result<Reply>> {
+        let doing = match question {
+            Question::Answered(answer) => {
+                let gone = || Err(Error::new("ask", self.0.facts.name.clone(), Fault::Stale));
+                return Poll::Ready(answer.take().unwrap_or_else(gone));
+            }
+            Question::Doing(doing) => doing,
+        };
+        let copy = waker.clone(); // As in `poll_request`.
+        let mut core = match self.enter() {
+            Ok(core) => core,
+            Err(Shut::Inside) => return look_later(waker),
+            Err(shut) => return Poll::Ready(Err(shut.into())),
+        };
+        let polled = doing.poll(&mut core, Some(copy));
+        self.leave_waking(core);
+        polled
+    }
+
+    fn next_ended(&self) -> Option<Outcome> {
         let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
         if let (None, Some(watched)) = (&outcome, self.0.watched.get()) {
             watched.has_been_emptied();
@@ -298,55 +386,12 @@ impl Link for Local {
         outcome
     }
 
-    fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+    fn wait_for_ticket(&self, ticket: Ticket) -> Result<Option<Outcome>> {
         let _role = self.take_role();
-        let mut future = std::pin::pin!(future);
-        let alarm = Arc::new(Alarm::new(self.0.doorbell.clone()));
-        let waker = Waker::from(Arc::clone(&alarm));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            if alarm.take() {
-                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                    return Ok(output);
-                }
-            }
-            self.sleep_till_rung(&alarm)?;
-        }
+        self.with_waking(|core| core.wait(ticket))
     }
 
-    fn close(self) -> Result<()> {
-        if self.is_inside() {
-            return Err(inside());
-        }
-        // Refused when another clone has closed it: then nothing is under way.
-        let ours = self.0.ours.close();
-        let _ = self.with(|core| {
-            ours.into_iter().for_each(|id| core.engine_mut().cancel(id));
-            core.wind_down();
-            Ok(())
-        });
-        while self.in_flight() > 0 {
-            self.turn(Wait::one())?;
-        }
-        let core = self.0.core.borrow_mut().take();
-        self.wake_all_who_wait();
-        self.call_driver();
-        let Some(core) = core else { return Ok(()) };
-        let name = core.volume_name();
-        let closed = core.close();
-        trace::link_closed(|| name, closed.as_ref().map(drop));
-        closed
-    }
-
-    fn arena_free_bytes(&self) -> usize {
-        self.with(|core| Ok(core.engine().arena().free_bytes())).unwrap_or(0)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.with(|core| Ok(core.in_flight())).unwrap_or(0)
-    }
-
-    fn turn(&self, wait: Wait) -> Result<usize> {
+    fn turn_link(&self, wait: Wait) -> Result<usize> {
         let wait = match wait {
             Wait::Until { .. } if self.call_the_next() => Wait::No,
             wait => wait,
@@ -366,165 +411,19 @@ impl Link for Local {
         ended
     }
 
-    fn event_fd(&self) -> Result<OwnedFd> {
-        self.watched_fd()
-    }
-
-    fn name(&self) -> String {
-        self.with(|core| Ok(core.volume_name()))
-            .unwrap_or_else(|_| "a closed link".into())
-    }
-
-    fn identity(&self) -> Identity {
-        self.0.identity
-    }
-
-    const IS_HERE: bool = true;
-
-    type Question = Question;
-
-    fn ask(&self, call: Box<Call>) -> std::result::Result<Question, NotAsked> {
-        if call.needs_a_slot() && self.is_full() {
-            return Err(NotAsked::Full(call));
-        }
-        let begun = self.with_waking(|core| Ok(control::begin(core, self.0.identity, *call)));
-        self.call_driver();
-        match begun {
-            Ok(Begun::Doing(doing)) => Ok(Question::Doing(doing)),
-            Ok(Begun::Answered(answer)) => Ok(Question::Answered(Cell::new(Some(answer)))),
-            Ok(Begun::Close) => Err(NotAsked::Refused(Fault::Stale)),
-            Err(error) => Err(NotAsked::Refused(error.fault.clone())),
-        }
-    }
-
-    fn poll_answer(&self, question: &Question, waker: &Waker) -> Poll<Result<Reply>> {
-        let doing = match question {
-            Question::Answered(answer) => {
-                let gone = || Err(Error::new("ask", self.name(), Fault::Stale));
-                return Poll::Ready(answer.take().unwrap_or_else(gone));
-            }
-            Question::Doing(doing) => doing,
-        };
-        let copy = waker.clone(); // Not under the borrow: a clone may run anybody's code.
-        let mut core = match self.enter() {
-            Ok(core) => core,
-            Err(Shut::Inside) => return look_later(waker),
-            Err(shut) => return Poll::Ready(Err(shut.into())),
-        };
-        let polled = doing.poll(&mut core, Some(copy));
-        self.leave_waking(core);
-        polled
-    }
-
-    fn leave(&self, question: Question) {
-        match question {
-            Question::Answered(answer) => {
-                if let Some(handle) = answer.take().and_then(|answer| answer.ok()?.handle()) {
-                    self.close_handle(handle);
+    fn run_on_link<F: Future>(&self, future: F) -> Result<F::Output> {
+        let _role = self.take_role();
+        let mut future = std::pin::pin!(future);
+        let alarm = Arc::new(Alarm::new(self.0.doorbell.clone()));
+        let waker = Waker::from(Arc::clone(&alarm));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if alarm.take() {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return Ok(output);
                 }
             }
-            question @ Question::Doing(_) if self.is_inside() => {
-                self.0.dropped.borrow_mut().push(Left::Question(Box::new(question)));
-            }
-            Question::Doing(doing) => {
-                // What is left of it goes when the core is free.
-                let left = self.with_waking(|core| Ok(doing.abandon(core)));
-                drop(left);
-            }
-        }
-    }
-
-    fn cancel(&self, ticket: Ticket) {
-        let _ = self.with_waking(|core| {
-            core.cancel(ticket);
-            Ok(())
-        });
-        self.call_driver();
-    }
-
-    fn remember(&self, _: Handle, _: &str) {} // The core knows.
-
-    fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages> {
-        self.with(|core| Ok(core.lend(borrower, handle, pages))).ok().flatten()
-    }
-
-    fn may_bounce_later(&self, _: usize) -> bool {
-        false // Whoever finds none is told so.
-    }
-
-    fn note_bounce(&self, begins: Option<usize>) {
-        if let Some(bytes) = begins {
-            let (requests, before) = self.0.bounced.get();
-            let (requests, bytes) = (requests.wrapping_add(1), before.wrapping_add(bytes as u64));
-            self.0.bounced.set((requests, bytes));
-        }
-    }
-
-    fn bounced(&self) -> (u64, u64) {
-        self.0.bounced.get()
-    }
-
-    fn buffer(&self, len: usize) -> Result<Buffer> {
-        self.with(|core| core.buffer(len))
-    }
-
-    fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
-        let copy = waker.clone(); // Not under the borrow: a clone may run anybody's code.
-        let mut core = match self.enter() {
-            Ok(core) => core,
-            Err(Shut::Inside) => return look_later(waker),
-            Err(Shut::Closed) => return Poll::Ready(None),
-        };
-        let polled = core.poll(ticket, Some(copy));
-        self.leave_waking(core);
-        polled
-    }
-
-    fn submit(
-        &self,
-        request: SegmentRequest,
-        waker: Option<&Waker>,
-    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), NotTaken<Memory>> {
-        let copy = waker.cloned(); // As in `poll`.
-        let Ok(mut core) = self.enter() else {
-            return Err(NotTaken::Full(request));
-        };
-        let started = core.start(request).map(|ticket| match copy {
-            Some(_) => (ticket, core.poll(ticket, copy)),
-            None => (ticket, Poll::Pending),
-        });
-        self.leave_waking(core);
-        if started.is_ok() {
-            self.call_driver();
-        }
-        started.map_err(NotTaken::Full)
-    }
-
-    /// Here nothing is copied: nobody waits for memory.
-    fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>) {
-        let mut place = line.take().map(|line| line.place);
-        self.0.room.wait(&mut place, waker.clone(), until);
-        *line = InLine::at(place, lack);
-        if until.is_some() {
-            self.call_driver(); // It may have to wake up sooner.
-        }
-    }
-
-    fn leave_line(&self, line: InLine, has_it: bool) {
-        match has_it {
-            true => self.0.room.served(line.place),
-            false => self.0.room.leave(line.place),
-        }
-    }
-
-    fn now(&self) -> Time {
-        self.with(|core| Ok(core.engine().clock())).unwrap_or_default()
-    }
-
-    fn refusal(&self) -> Option<Fault> {
-        match self.0.core.try_borrow() {
-            Ok(core) => core.is_none().then_some(Fault::Stale),
-            Err(_) => Some(Errno::EDEADLK.into()),
+            self.sleep_till_rung(&alarm)?;
         }
     }
 
@@ -536,39 +435,82 @@ impl Link for Local {
         None
     }
 
-    fn nudge(&self, calls_back: bool) {
-        if calls_back {
-            let _ = self.with(|core| {
-                core.hear_logs();
-                Ok(())
-            });
+    fn link_event(&self) -> Result<OwnedFd> {
+        self.watched_fd()
+    }
+
+    fn link_arena(&self) -> (Option<Arc<Arena>>, Option<Fault>) {
+        match self.with(|core| Ok(Arc::clone(core.engine().arena()))) {
+            Ok(arena) => (Some(arena), None),
+            Err(error) => (None, Some(error.into_fault())),
         }
-        self.call_driver();
     }
 
-    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
-        let _role = self.take_role();
-        self.with_waking(|core| core.wait(ticket))
+    /// Here nobody waits for memory: who finds none is told so.
+    fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>) -> bool {
+        if matches!(lack, Lack::Bytes(_)) {
+            return false;
+        }
+        let mut place = line.take().map(|line| line.place);
+        self.0.room.wait(&mut place, waker.clone(), until);
+        *line = InLine::at(place, lack);
+        if until.is_some() {
+            self.call_driver(); // It may have to wake up sooner.
+        }
+        true
     }
 
-    fn abandon(&self, ticket: Ticket) {
+    fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages> {
+        self.with(|core| Ok(core.lend(borrower, handle, pages))).ok().flatten()
+    }
+
+    fn link_facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn link_state(&self) -> State {
+        let core = self.0.core.try_borrow();
+        let refusal = match core.as_deref() {
+            Ok(Some(core)) => {
+                return State {
+                    refusal: None,
+                    in_flight: core.in_flight(),
+                };
+            }
+            Ok(None) => Fault::Stale,
+            Err(_) => Errno::EDEADLK.into(),
+        };
+        State {
+            refusal: Some(refusal),
+            in_flight: 0,
+        }
+    }
+
+    fn link_clock(&self) -> Time {
+        self.with(|core| Ok(core.engine().clock())).unwrap_or_default()
+    }
+
+    fn end_link(self) -> Result<()> {
         if self.is_inside() {
-            return self.0.dropped.borrow_mut().push(Left::Request(ticket));
+            return Err(inside());
         }
-        let _ = self.with_waking(|core| {
-            core.abandon(ticket);
-            Ok(())
-        });
-    }
-
-    fn close_handle(&self, handle: Handle) {
-        if self.is_inside() {
-            return self.0.dropped.borrow_mut().push(Left::Handle(handle));
-        }
+        // Refused when another clone has closed it: then nothing is under way.
+        let ours = self.0.ours.close();
         let _ = self.with(|core| {
-            core.close_handle(handle);
+            ours.into_iter().for_each(|id| core.engine_mut().cancel(id));
+            core.wind_down();
             Ok(())
         });
+        while self.link_state().in_flight > 0 {
+            self.turn_link(Wait::one())?;
+        }
+        let core = self.0.core.borrow_mut().take();
+        self.wake_all_who_wait();
+        self.call_driver();
+        let Some(core) = core else { return Ok(()) };
+        let closed = core.close();
+        trace::link_closed(|| self.0.facts.name.clone(), closed.as_ref().map(drop));
+        closed
     }
 }
 

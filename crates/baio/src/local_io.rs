@@ -18,10 +18,10 @@ use baio_engine::{Address, Completion, Errno, Memory, Op, Policy, Request};
 use baio_storage::{Error, Fault, Result};
 
 use crate::buffer::{IoBuf, IoBufMut};
-use crate::link::Link;
 use crate::local::Local;
 use crate::ours::Entry;
 use crate::result::{Done, Failed};
+use crate::transport::Transport;
 
 /// One request to the engine of a local link.
 struct Work {
@@ -75,7 +75,7 @@ impl Work {
 
     fn start(&mut self, request: Request, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
         let ours = self.link.ours();
-        let refusal = match self.link.refusal() {
+        let refusal = match self.link.link_state().refusal {
             None if ours.closed.get() => Some(Fault::Stale),
             None if !self.link.is_driven() => Some(Fault::NobodyDrives),
             refusal => refusal,
@@ -111,7 +111,7 @@ impl Work {
         context: &mut Context<'_>,
     ) -> Poll<std::result::Result<Completion, NotDone>> {
         let until = request.policy.deadline;
-        if until.is_some_and(|at| at <= self.link.now()) {
+        if until.is_some_and(|at| at <= self.link.link_clock()) {
             let error = self.failed(baio_engine::Error::Cancelled);
             return Poll::Ready(Err((error, Some(request.memory))));
         }
@@ -205,7 +205,7 @@ impl<T> Event<T> {
     /// As its future; and that the link could not be driven to its end.
     pub fn wait(self) -> Result<T> {
         let link = self.work.link.clone();
-        link.block_on(self)?
+        link.run_on_link(self)?
     }
 }
 
@@ -239,7 +239,7 @@ impl<B: IoBuf> StreamRequest<B> {
     /// Gives up on it so long from now: it then fails as indeterminate, without its buffer. What it has received is lost. If it still waits for a
     /// slot then, it fails as cancelled, with its buffer.
     pub fn within(mut self, duration: Duration) -> Self {
-        let at = self.work.link.now().after(duration);
+        let at = self.work.link.link_clock().after(duration);
         if let Stage::Fresh(request) = &mut self.work.stage {
             request.policy.deadline = Some(at);
         }
@@ -270,7 +270,7 @@ impl<B: IoBuf> StreamRequest<B> {
     /// As its future; and that the link could not be driven to its end.
     pub fn wait(self) -> std::result::Result<Done<B>, Failed<B>> {
         let link = self.work.link.clone();
-        link.block_on(self).unwrap_or_else(|error| {
+        link.run_on_link(self).unwrap_or_else(|error| {
             Err(Failed {
                 error,
                 buffer: None,
@@ -334,7 +334,7 @@ impl fmt::Debug for Stream {
 impl Local {
     /// Ends so long from now, by the engine's clock.
     pub fn sleep(&self, duration: Duration) -> Event<()> {
-        let at = self.now().after(duration);
+        let at = self.link_clock().after(duration);
         let request = Request::bare(Op::Timer { at }, None, Policy::kernel());
         Event {
             work: Work::new(self, "the clock", request),

@@ -28,10 +28,10 @@ pub use self::events::LogEvents;
 pub use self::reading::{LogRecord, NextRecord, Records};
 use self::waiting::WAIT;
 pub use self::waiting::{Durable, Room};
-use crate::link::Link;
 use crate::opened::Opened;
 use crate::operation::Operation;
 use crate::trace;
+use crate::transport::{Notice, Transport};
 
 /// An open log of records, in all of a file or segment. A record is safe when [`durable`](Log::durable) says so, with everything before it, and
 /// whoever opens the log again finds it. Clones share the log; the last one closes it, and with it go its readers. Over
@@ -63,11 +63,11 @@ use crate::trace;
 /// link.close()
 /// # }
 /// ```
-pub struct Log<L: Link> {
+pub struct Log<L: Transport> {
     shared: Arc<Shared<L>>,
 }
 
-struct Shared<L: Link> {
+struct Shared<L: Transport> {
     // Dropped first: the log is wound down while its handle is open.
     held: HeldLog,
     appender: Appender,
@@ -75,7 +75,7 @@ struct Shared<L: Link> {
     opened: Opened<L>,
 }
 
-impl<L: Link> Shared<L> {
+impl<L: Transport> Shared<L> {
     /// An append or a wait has failed.
     fn failed(&self, what: &'static str, error: LogError) -> Error {
         let error = self.held.failed(what, error);
@@ -84,13 +84,13 @@ impl<L: Link> Shared<L> {
     }
 }
 
-impl<L: Link> Drop for Shared<L> {
+impl<L: Transport> Drop for Shared<L> {
     fn drop(&mut self) {
         trace::log_closed(self.held.name(), &self.appender);
     }
 }
 
-impl<L: Link> Clone for Log<L> {
+impl<L: Transport> Clone for Log<L> {
     fn clone(&self) -> Log<L> {
         Log {
             shared: Arc::clone(&self.shared),
@@ -98,13 +98,13 @@ impl<L: Link> Clone for Log<L> {
     }
 }
 
-impl<L: Link> fmt::Debug for Log<L> {
+impl<L: Transport> fmt::Debug for Log<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Log({})", self.name())
     }
 }
 
-impl<L: Link> Opened<L> {
+impl<L: Transport> Opened<L> {
     /// Makes a log in all of it, whose bytes are lost (another log too), and opens it ([`Opened::open_or_create_log`] is what most programs
     /// want): what it will need is written with zeros, so that
     /// later writes change nothing else. A plain file that is shorter than [`LogOptions::file_bytes`] is made so long first.
@@ -143,31 +143,32 @@ impl<L: Link> Opened<L> {
 
     fn start_log(&self, start: LogStart, options: &LogOptions) -> Operation<L, Log<L>> {
         let (handle, options) = (self.handle(), *options);
-        self.ask(Call::StartLog { handle, start, options }, log_of)
+        self.ask_for(Call::StartLog { handle, start, options }, log_of)
     }
 
     /// Pages of it that are changed under an LSN ([`Pin::change`](crate::Pin::change)) wait for this log from now on, and for no other:
     /// each is written once the record with its LSN is durable, and nobody has to say so
-    /// ([`Link::set_durable_lsn`] is for a log of your own). It is so for all handles on it, until another log takes it over.
+    /// ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn) is for a log of your own). It is so for all handles on it, until another log takes it
+    /// over.
     pub fn set_log(&self, log: &Log<L>) -> Operation<L, ()> {
         let (handle, log) = (self.handle(), log.shared.held.id());
-        self.ask(Call::SetLog { handle, log }, |_, reply| reply.is_done().then_some(()))
+        self.ask(Call::SetLog { handle, log }, |reply| reply.is_done().then_some(()))
     }
 }
 
-fn log_of<L: Link>(opened: &Opened<L>, reply: Reply) -> Option<Log<L>> {
+fn log_of<L: Transport>(opened: Opened<L>, reply: Reply) -> Option<Log<L>> {
     match reply {
         Reply::Log(held, LogAnswer::Opened(found)) => {
             trace::log_opened(held.name(), &found);
             Some(Log {
                 shared: Arc::new(Shared {
-                    appender: match L::IS_HERE {
+                    appender: match opened.link().link_facts().is_here {
                         true => held.appender().quiet(),
                         false => held.appender().clone(),
                     },
                     held,
                     found,
-                    opened: opened.clone(),
+                    opened,
                 }),
             })
         }
@@ -175,7 +176,7 @@ fn log_of<L: Link>(opened: &Opened<L>, reply: Reply) -> Option<Log<L>> {
     }
 }
 
-impl<L: Link> Log<L> {
+impl<L: Transport> Log<L> {
     /// The segment or file that it is in, as messages call it.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -214,7 +215,7 @@ impl<L: Link> Log<L> {
     }
 
     fn appended(&self, appended: std::result::Result<Lsn, LogError>) -> Result<Lsn> {
-        self.link().nudge(false);
+        self.link().tell_link(Notice::Logged { calls_back: false });
         appended.map_err(|error| self.shared.failed("append to", error))
     }
 
@@ -257,7 +258,7 @@ impl<L: Link> Log<L> {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(result)));
         };
         self.shared.appender.when_durable(lsn, Box::new(callback));
-        self.link().nudge(true); // It may be so already.
+        self.link().tell_link(Notice::Logged { calls_back: true }); // It may be so already.
     }
 
     /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be. In a full log (`ENOSPC`)
@@ -303,7 +304,7 @@ impl<L: Link> Log<L> {
     /// How it stands: its records, its space, its batches.
     pub fn usage(&self) -> Operation<L, LogUsage> {
         let call = Call::LogUsage(self.shared.held.id());
-        self.shared.opened.ask(call, |_, reply| match reply {
+        self.shared.opened.ask(call, |reply| match reply {
             Reply::LogUsage(usage) => Some(*usage),
             _ => None,
         })
@@ -327,7 +328,7 @@ impl<L: Link> Log<L> {
     ) -> Operation<L, T> {
         let log = self.shared.held.id();
         let call = Call::OnLog { log, request };
-        self.shared.opened.ask(call, |_, reply| match reply {
+        self.shared.opened.ask(call, |reply| match reply {
             Reply::OnLog(answer) => read(answer),
             _ => None,
         })
@@ -336,6 +337,6 @@ impl<L: Link> Log<L> {
     /// With nobody who turns the core, waiting would last for ever.
     fn nobody(&self) -> Option<Fault> {
         let link = self.link();
-        (L::IS_HERE && !link.is_driven()).then(|| link.refusal().unwrap_or(Fault::NobodyDrives))
+        link.link_facts().is_here.then(|| link.nobody_drives()).flatten()
     }
 }

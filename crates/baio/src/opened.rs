@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use baio_broker::control::{Call, Reply};
+use baio_client::NotTaken;
 use baio_engine::{Buffer, Durability, Memory};
-use baio_storage::cache::Borrower;
 use baio_storage::cache::window::Pattern;
 use baio_storage::{Answer, Command, Handle, Hint, Mode, Result, SegmentOp, SegmentRequest, Ticket};
 
 use crate::buffer::{IoBuf, IoBufMut};
-use crate::link::Link;
+use crate::object::Object;
 use crate::operation::{On, Operation};
 use crate::request::Request;
-use crate::trace;
+use crate::transport::Transport;
 
 /// An opened segment or file, and its requests: [`Segment`](crate::Segment) and [`File`](crate::File) are this. Clones share it;
 /// the last one, and the last request, closes it.
@@ -22,53 +22,30 @@ use crate::trace;
 /// Requests come in three shapes: as futures ([`Opened::read_at`] and its kind, which block with `.wait()`), as tickets that are
 /// started now and looked at later ([`Opened::submit`]), and, for either, with a status word. Where caching mode or durability are
 /// not said they are those that it was opened with ([`Opened::default_mode`]) and none.
-pub struct Opened<L: Link> {
-    shared: Arc<Shared<L>>,
+pub struct Opened<L: Transport> {
+    object: Arc<Object<L>>,
     mode: Mode,
 }
 
-struct Shared<L: Link> {
-    link: L,
-    handle: Handle,
-    name: String,
-    borrower: Borrower,
-}
-
-/// Bytes of pages that one opened segment or file may have lent at a time.
-const LENT_BYTES_MAX: usize = 16 << 20;
-
-impl<L: Link> Drop for Shared<L> {
-    fn drop(&mut self) {
-        self.link.close_handle(self.handle);
-        trace::object_closed(&self.name);
-    }
-}
-
-impl<L: Link> Clone for Opened<L> {
+impl<L: Transport> Clone for Opened<L> {
     fn clone(&self) -> Opened<L> {
         Opened {
-            shared: Arc::clone(&self.shared),
+            object: Arc::clone(&self.object),
             mode: self.mode,
         }
     }
 }
 
-impl<L: Link> fmt::Debug for Opened<L> {
+impl<L: Transport> fmt::Debug for Opened<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Opened({})", self.shared.name)
+        write!(f, "Opened({})", self.object.name)
     }
 }
 
-impl<L: Link> Opened<L> {
+impl<L: Transport> Opened<L> {
     pub(crate) fn new(link: &L, handle: Handle, name: String, mode: Mode) -> Opened<L> {
-        let shared = Shared {
-            link: link.clone(),
-            handle,
-            name,
-            borrower: Borrower::new(LENT_BYTES_MAX),
-        };
         Opened {
-            shared: Arc::new(shared),
+            object: Arc::new(Object::new(link, handle, name)),
             mode,
         }
     }
@@ -80,19 +57,19 @@ impl<L: Link> Opened<L> {
     /// What it is called in messages.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.shared.name
+        &self.object.name
     }
 
     /// The link it was opened on.
     #[must_use]
     pub fn link(&self) -> &L {
-        &self.shared.link
+        &self.object.link
     }
 
     /// Its capability, which requests of the lower shapes and [`Pool`](crate::Pool) name. It is valid until the last clone is dropped.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        self.shared.handle
+        self.object.handle
     }
 
     /// The caching mode of requests that do not say one.
@@ -106,13 +83,13 @@ impl<L: Link> Opened<L> {
     /// # Errors
     /// `NoMemory` when the arena is used up.
     pub fn buffer(&self, len: usize) -> Result<Buffer> {
-        self.shared.link.buffer(len)
+        self.object.link.take_buffer(len)
     }
 
     /// Its size in bytes now.
     pub fn size(&self) -> Operation<L, u64> {
         let handle = self.handle();
-        self.ask(Command::Size { handle }, |_, reply| match reply {
+        self.ask(Command::Size { handle }, |reply| match reply {
             Reply::Answer(Answer::Count { value }) => Some(value),
             _ => None,
         })
@@ -122,20 +99,41 @@ impl<L: Link> Opened<L> {
     pub(crate) fn ask<T>(
         &self,
         call: impl Into<Call>,
-        read: impl FnOnce(&Opened<L>, Reply) -> Option<T> + Send + Sync + 'static,
+        read: impl FnOnce(Reply) -> Option<T> + Send + Sync + 'static,
     ) -> Operation<L, T> {
-        Operation::trying(On::Opened(self.clone()), call, |on, reply| match on {
-            On::Opened(opened) => read(opened, reply).map(Ok),
+        self.ask_for(call, |_, reply| read(reply))
+    }
+
+    /// The same for what keeps it open in its turn.
+    pub(crate) fn ask_for<T>(
+        &self,
+        call: impl Into<Call>,
+        read: impl FnOnce(Opened<L>, Reply) -> Option<T> + Send + Sync + 'static,
+    ) -> Operation<L, T> {
+        let mode = self.mode;
+        Operation::trying(On::Object(Arc::clone(&self.object)), call, move |on, reply| match on {
+            On::Object(object) => {
+                let object = Arc::clone(object);
+                read(Opened { object, mode }, reply).map(Ok)
+            }
             On::Link(_) => None,
         })
     }
 
+    /// What it is, for requests and operations, which keep it open.
+    pub(crate) fn object(&self) -> &Arc<Object<L>> {
+        &self.object
+    }
+
     pub(crate) fn request_of<B: IoBuf>(&self, op: SegmentOp, buffer: B) -> Request<L, B> {
-        Request::new(self, self.request(op, buffer.into_memory()))
+        Request::new(&self.object, self.request(op, buffer.into_memory()))
     }
 
     fn read_into<B: IoBufMut>(&self, offset: u64, buffer: B) -> Request<L, B> {
-        Request::new(self, self.request(SegmentOp::Read { offset }, buffer.into_room()))
+        Request::new(
+            &self.object,
+            self.request(SegmentOp::Read { offset }, buffer.into_room()),
+        )
     }
 
     /// Reads as many bytes as the buffer has at byte `offset`; fewer only at the end.
@@ -215,16 +213,17 @@ impl<L: Link> Opened<L> {
 
     /// Any request, as a future. Its `tag` is not told again: the future is its name.
     pub fn run(&self, request: SegmentRequest) -> Request<L, Memory> {
-        Request::new(self, request)
+        Request::new(&self.object, request)
     }
 
-    /// Queues a request, to be looked at by its ticket ([`Link::poll`], [`Link::wait`]), its status word, or the link's
-    /// queue of outcomes. Many can be queued before one turn submits them all.
+    /// Queues a request, to be looked at by its ticket ([`Link::poll`](crate::Link::poll), [`Link::wait`](crate::Link::wait)), its status word, or the
+    /// link's queue of outcomes. Many can be queued before one turn submits them all.
     ///
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.
     pub fn submit(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        self.shared.link.start(request)
+        let begun = self.object.link.submit(request, None);
+        begun.map(|(ticket, _)| ticket).map_err(NotTaken::into_request)
     }
 
     // The page cache.
@@ -234,7 +233,7 @@ impl<L: Link> Opened<L> {
         T: 'static,
     {
         let handle = self.handle();
-        self.ask(Command::Hint { handle, hint }, move |_, reply| match reply {
+        self.ask(Command::Hint { handle, hint }, move |reply| match reply {
             Reply::Answer(Answer::Count { value }) => Some(read(value)),
             _ => None,
         })
@@ -268,13 +267,9 @@ impl<L: Link> Opened<L> {
     }
 
     /// Makes safe the pages whose first change since they were clean is no later than this LSN. It waits for the log where it must
-    /// ([`Link::set_durable_lsn`]).
+    /// ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn)).
     pub fn flush_to(&self, lsn: u64) -> Operation<L, ()> {
         let handle = self.handle();
-        self.ask(Call::FlushTo { handle, lsn }, |_, reply| reply.is_done().then_some(()))
-    }
-
-    pub(crate) fn borrower(&self) -> &Borrower {
-        &self.shared.borrower
+        self.ask(Call::FlushTo { handle, lsn }, |reply| reply.is_done().then_some(()))
     }
 }

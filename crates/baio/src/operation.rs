@@ -3,19 +3,20 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use baio_broker::control::{Call, Reply};
 use baio_storage::{Error, Fault, OperationName, Result, Watch};
 
-use crate::link::{InLine, Lack, Link, NotAsked};
-use crate::opened::Opened;
+use crate::object::Object;
 use crate::trace::{self, Trace};
+use crate::transport::{InLine, Lack, NotAsked, Notice, Transport};
 
 /// An operation on a volume, file or link: a future of its result. It begins when it is polled first, and holds nobody's thread
 /// while a device works. Dropping it gives up the answer, not what was asked for: that may happen all the same.
 #[must_use = "an operation that is never awaited never begins"]
-pub struct Operation<L: Link, T> {
+pub struct Operation<L: Transport, T> {
     on: On<L>,
     stage: Stage<L>,
     what: &'static str,
@@ -25,24 +26,24 @@ pub struct Operation<L: Link, T> {
 }
 
 /// What it is about, which it keeps open.
-pub(crate) enum On<L: Link> {
+pub(crate) enum On<L: Transport> {
     Link(L),
-    Opened(Opened<L>),
+    Object(Arc<Object<L>>),
 }
 
-impl<L: Link> On<L> {
+impl<L: Transport> On<L> {
     pub(crate) fn link(&self) -> &L {
         match self {
             On::Link(link) => link,
-            On::Opened(opened) => opened.link(),
+            On::Object(object) => &object.link,
         }
     }
 
     /// What it is called in messages.
     fn name(&self) -> String {
         match self {
-            On::Link(link) => link.name(),
-            On::Opened(opened) => opened.name().to_owned(),
+            On::Link(link) => link.link_facts().name.clone(),
+            On::Object(object) => object.name.clone(),
         }
     }
 }
@@ -50,19 +51,19 @@ impl<L: Link> On<L> {
 /// Makes the answer of a reply; `None` for a reply to another question.
 type Read<L, T> = Box<dyn FnOnce(&On<L>, Reply) -> Option<Result<T>> + Send + Sync>;
 
-enum Stage<L: Link> {
+enum Stage<L: Transport> {
     Fresh(Box<Call>),
     Started(L::Question, Trace),
     Ended,
 }
 
-impl<L: Link, T> fmt::Debug for Operation<L, T> {
+impl<L: Transport, T> fmt::Debug for Operation<L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Operation({} on {})", self.what, self.on.name())
     }
 }
 
-impl<L: Link, T> Operation<L, T> {
+impl<L: Transport, T> Operation<L, T> {
     /// One on a link.
     pub(crate) fn new(
         link: &L,
@@ -112,12 +113,11 @@ impl<L: Link, T> Operation<L, T> {
     /// As its future; and that the link could not be driven to its end.
     pub fn wait(self) -> Result<T> {
         let link = self.on.link().clone();
-        link.block_on(self)?
+        link.run_on_link(self)?
     }
 
     fn start(&mut self, call: Box<Call>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        if !self.on.link().is_driven() {
-            let fault = self.on.link().refusal().unwrap_or(Fault::NobodyDrives);
+        if let Some(fault) = self.on.link().nobody_drives() {
             return Poll::Ready(Err(self.failed(fault)));
         }
         match self.on.link().ask(call) {
@@ -150,7 +150,7 @@ impl<L: Link, T> Operation<L, T> {
             }
             // With nobody to reap, waiting would last for ever.
             Poll::Pending => {
-                self.on.link().leave(question);
+                self.on.link().tell_link(Notice::Leave(question));
                 Poll::Ready(Err(self.failed(Fault::NobodyDrives)))
             }
         }
@@ -165,7 +165,7 @@ impl<L: Link, T> Operation<L, T> {
 
     fn leave_line(&mut self) {
         if let Some(line) = self.line.take() {
-            self.on.link().leave_line(line, false);
+            self.on.link().tell_link(Notice::LeftLine { line, has_it: false });
         }
     }
 
@@ -174,7 +174,7 @@ impl<L: Link, T> Operation<L, T> {
     }
 }
 
-impl<L: Link, T> Future for Operation<L, T> {
+impl<L: Transport, T> Future for Operation<L, T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -191,11 +191,11 @@ impl<L: Link, T> Future for Operation<L, T> {
     }
 }
 
-impl<L: Link, T> Drop for Operation<L, T> {
+impl<L: Transport, T> Drop for Operation<L, T> {
     fn drop(&mut self) {
         self.leave_line();
         if let Stage::Started(question, _) = std::mem::replace(&mut self.stage, Stage::Ended) {
-            self.on.link().leave(question);
+            self.on.link().tell_link(Notice::Leave(question));
         }
     }
 }

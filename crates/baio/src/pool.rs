@@ -1,7 +1,7 @@
 //! The buffer pool: pages of segments and files, held in the cache, read and changed where they lie.
 //!
 //! A page that is held is a [`Pin`], on every link. Whoever wants several looks and changes to be one runs them on the core's
-//! thread ([`Link::with_pool`]): nothing else happens meanwhile, so there is no latch, and over a service it is one hop.
+//! thread ([`Link::with_pool`](crate::Link::with_pool)): nothing else happens meanwhile, so there is no latch, and over a service it is one hop.
 
 use std::any::Any;
 use std::fmt;
@@ -12,9 +12,9 @@ use baio_broker::control::{Call, Reply};
 use baio_storage::cache::{CacheError, LentPages};
 use baio_storage::{Core, Error, Fault, Handle, HeldPage, Result};
 
-use crate::link::Link;
 use crate::opened::Opened;
 use crate::operation::{On, Operation};
+use crate::transport::Transport;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -77,7 +77,7 @@ impl Pool<'_> {
         act(core, pin).map(Some)
     }
 
-    /// As [`Link::set_durable_lsn`].
+    /// As [`Link::set_durable_lsn`](crate::Link::set_durable_lsn).
     ///
     /// # Errors
     /// There is no cache.
@@ -98,14 +98,14 @@ impl Pool<'_> {
     }
 }
 
-pub(crate) fn run<L: Link, T: Send + 'static>(
+pub(crate) fn run<L: Transport, T: Send + 'static>(
     link: &L,
     run: impl FnOnce(&mut Pool<'_>) -> T + Send + Sync + 'static,
 ) -> Operation<L, T> {
     on_core(On::Link(link.clone()), move |core| run(&mut Pool { core }))
 }
 
-fn on_core<L: Link, T: Send + 'static>(
+fn on_core<L: Transport, T: Send + 'static>(
     on: On<L>,
     run: impl FnOnce(&mut Core) -> T + Send + Sync + 'static,
 ) -> Operation<L, T> {
@@ -113,7 +113,7 @@ fn on_core<L: Link, T: Send + 'static>(
 }
 
 /// The same for what may fail.
-fn try_on_core<L: Link, T: Send + 'static>(
+fn try_on_core<L: Transport, T: Send + 'static>(
     on: On<L>,
     run: impl FnOnce(&mut Core) -> Result<T> + Send + Sync + 'static,
 ) -> Operation<L, T> {
@@ -127,18 +127,18 @@ fn try_on_core<L: Link, T: Send + 'static>(
 
 /// A page held in the cache until this is dropped: it stays in memory, at its place. It outlives the handle it was made by. It is stale
 /// when its segment was deleted or resized.
-pub struct Pin<L: Link> {
+pub struct Pin<L: Transport> {
     opened: Opened<L>,
     held: Arc<HeldPage>,
 }
 
-impl<L: Link> fmt::Debug for Pin<L> {
+impl<L: Transport> fmt::Debug for Pin<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pin({}, {:?})", self.opened.name(), self.held)
     }
 }
 
-impl<L: Link> Pin<L> {
+impl<L: Transport> Pin<L> {
     /// Which page: its first byte is at this number times 4096.
     #[must_use]
     pub fn page(&self) -> u64 {
@@ -148,14 +148,14 @@ impl<L: Link> Pin<L> {
     /// Looks at its bytes.
     pub fn read<T: Send + 'static>(&self, read: impl FnOnce(&[u8]) -> T + Send + Sync + 'static) -> Operation<L, T> {
         let held = Arc::clone(&self.held);
-        try_on_core(On::Opened(self.opened.clone()), move |core| {
+        try_on_core(On::Object(Arc::clone(self.opened.object())), move |core| {
             core.page(pin_of(&held)?).map(read)
         })
     }
 
     /// Changes its bytes; the change is logged under this LSN, 0 for what is not logged. The page is written, by the cleaner or for a
     /// sync, once the log is durable as far as its last LSN, never before: the log that the page is under ([`Opened::set_log`]), or one of
-    /// your own ([`Link::set_durable_lsn`]).
+    /// your own ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn)).
     ///
     /// It fails, with nothing changed, while the page is being written (`BeingWritten`), or too much is changed already (`NoRoom`,
     /// `LogFirst`): [`Pin::changeable`] waits for these.
@@ -165,7 +165,7 @@ impl<L: Link> Pin<L> {
         change: impl FnOnce(&mut [u8]) -> T + Send + Sync + 'static,
     ) -> Operation<L, T> {
         let held = Arc::clone(&self.held);
-        try_on_core(On::Opened(self.opened.clone()), move |core| {
+        try_on_core(On::Object(Arc::clone(self.opened.object())), move |core| {
             core.change(pin_of(&held)?, lsn).map(change)
         })
     }
@@ -173,9 +173,8 @@ impl<L: Link> Pin<L> {
     /// Waits until the page can be changed under this LSN, and counts it as changed.
     pub fn changeable(&self, lsn: u64) -> Operation<L, ()> {
         let held = Arc::clone(&self.held);
-        self.opened.ask(Call::ChangeLater { held, lsn }, |_, reply| {
-            reply.is_done().then_some(())
-        })
+        self.opened
+            .ask(Call::ChangeLater { held, lsn }, |reply| reply.is_done().then_some(()))
     }
 
     /// Gives the page back, as dropping it does.
@@ -187,7 +186,7 @@ fn pin_of(held: &HeldPage) -> Result<&baio_storage::PinnedPage> {
     held.pin().ok_or_else(stale)
 }
 
-impl<L: Link> Opened<L> {
+impl<L: Transport> Opened<L> {
     /// Holds a page of 4 KiB in the cache: number 0 is the first. One that is there costs no I/O.
     pub fn pin(&self, page: u64) -> Operation<L, Pin<L>> {
         self.pin_by(page, None)
@@ -200,9 +199,9 @@ impl<L: Link> Opened<L> {
 
     fn pin_by(&self, page: u64, new: Option<u64>) -> Operation<L, Pin<L>> {
         let handle = self.handle();
-        self.ask(Call::Pin { handle, page, new }, |opened, reply| match reply {
+        self.ask_for(Call::Pin { handle, page, new }, |opened, reply| match reply {
             Reply::Pinned(held) => Some(Pin {
-                opened: opened.clone(),
+                opened,
                 held: Arc::new(held),
             }),
             _ => None,
@@ -214,8 +213,8 @@ impl<L: Link> Opened<L> {
     ///
     /// `None`: they are not all there, or more is lent than may be. A cached read does what there is to do then.
     pub fn lend(&self, pages: Range<u64>) -> Operation<L, Option<LentPages>> {
-        let (handle, borrower) = (self.handle(), self.borrower().clone());
-        on_core(On::Opened(self.clone()), move |core| {
+        let (handle, borrower) = (self.handle(), self.object().borrower.clone());
+        on_core(On::Object(Arc::clone(self.object())), move |core| {
             core.lend(&borrower, handle, pages)
         })
     }
@@ -231,7 +230,10 @@ impl<L: Link> Opened<L> {
             let fault = Fault::BadSize(format!("{count} pages: 1 to 16 are read at a time"));
             return Err(Error::new("lend", self.name(), fault).at(pages.start.saturating_mul(PAGE as u64)));
         }
-        if let Some(lent) = self.link().lend_here(self.borrower(), self.handle(), pages.clone()) {
+        if let Some(lent) = self
+            .link()
+            .lend_here(&self.object().borrower, self.handle(), pages.clone())
+        {
             return Ok(lent);
         }
         if let Some(lent) = self.lend(pages.clone()).await? {

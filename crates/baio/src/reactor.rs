@@ -13,8 +13,8 @@ use std::time::Duration;
 use baio_engine::{Errno, Time, Wait};
 use baio_storage::{Error, Fault};
 
-use crate::link::Link;
 use crate::local::Local;
+use crate::transport::Transport;
 
 /// What a runtime has for that.
 pub(crate) trait Reactor: Sized {
@@ -45,7 +45,7 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
     let ready = ready_fd::<R>(link)?;
     loop {
         arm(link, true)?;
-        link.turn(Wait::No)?;
+        link.turn_link(Wait::No)?;
         let until = link.next_wake();
         let mut timer = pin!(until.map(|at| R::sleep(how_long(link, at))));
         let mut has_yielded = false;
@@ -96,7 +96,7 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
 /// looked at again soon, and not at once: others of the thread go on meanwhile.
 fn how_long(link: &Local, at: Time) -> Duration {
     const SOON: Duration = Duration::from_millis(1);
-    at.since(link.now()).max(SOON)
+    at.since(link.link_clock()).max(SOON)
 }
 
 fn is_sooner(at: Option<Time>, than: Option<Time>) -> bool {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use baio_engine::{Durability, Errno, Memory, Time};
 use baio_storage::{Error, Fault, Mode, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
 
 use crate::buffer::IoBuf;
-use crate::link::{InLine, Lack, Link};
-use crate::opened::Opened;
+use crate::object::Object;
 use crate::result::{Done, Failed};
 use crate::trace::{self, Trace};
+use crate::transport::{Begun, InLine, Lack, Notice, Transport};
 
 /// A request on an opened segment or file, which it keeps open: a future of its result, to be shaped before it is polled.
 ///
@@ -37,8 +38,8 @@ use crate::trace::{self, Trace};
 /// # Ok(()) }
 /// ```
 #[must_use = "a request that is never awaited never starts"]
-pub struct Request<L: Link, B: IoBuf> {
-    opened: Opened<L>,
+pub struct Request<L: Transport, B: IoBuf> {
+    object: Arc<Object<L>>,
     stage: Stage,
     /// Fewer bytes than asked are a failure.
     exact: bool,
@@ -86,21 +87,21 @@ impl What {
     }
 }
 
-impl<L: Link, B: IoBuf> fmt::Debug for Request<L, B> {
+impl<L: Transport, B: IoBuf> fmt::Debug for Request<L, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &self.stage {
             Stage::Fresh(request) => request.op.name(),
             Stage::Started(_) => "under way",
             Stage::Ended => "ended",
         };
-        write!(f, "Request({}, {stage})", self.opened.name())
+        write!(f, "Request({}, {stage})", self.object.name)
     }
 }
 
-impl<L: Link, B: IoBuf> Request<L, B> {
-    pub(crate) fn new(opened: &Opened<L>, request: SegmentRequest) -> Request<L, B> {
+impl<L: Transport, B: IoBuf> Request<L, B> {
+    pub(crate) fn new(object: &Arc<Object<L>>, request: SegmentRequest) -> Request<L, B> {
         Request {
-            opened: opened.clone(),
+            object: Arc::clone(object),
             stage: Stage::Fresh(request),
             exact: false,
             bounced: false,
@@ -137,14 +138,14 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         self.shape(|request| request.durability = durability)
     }
 
-    /// When to give up on it, by the link's clock ([`Link::now`]). What the device has already then ends as indeterminate.
+    /// When to give up on it, by the link's clock ([`Link::now`](crate::Link::now)). What the device has already then ends as indeterminate.
     pub fn deadline(self, at: Time) -> Self {
         self.shape(|request| request.deadline = Some(at))
     }
 
     /// The same, so long from now.
     pub fn within(self, duration: Duration) -> Self {
-        let at = self.opened.link().now().after(duration);
+        let at = self.object.link.link_clock().after(duration);
         self.deadline(at)
     }
 
@@ -171,7 +172,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     pub fn cancel(&mut self) {
         self.cancelled = true;
         if let Stage::Started(started) = &self.stage {
-            self.opened.link().cancel(started.ticket);
+            self.object.link.tell_link(Notice::Cancel(started.ticket));
         }
     }
 
@@ -180,8 +181,8 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     /// # Errors
     /// As its future; and that the link could not be driven to its end.
     pub fn wait(self) -> Result<Done<B>, Failed<B>> {
-        let link = self.opened.link().clone();
-        link.block_on(self).unwrap_or_else(|error| {
+        let link = self.object.link.clone();
+        link.run_on_link(self).unwrap_or_else(|error| {
             Err(Failed {
                 error,
                 buffer: None,
@@ -191,12 +192,11 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     }
 
     fn start(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
-        let link = self.opened.link();
+        let link = &self.object.link;
         if self.cancelled {
             return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
         }
-        if !link.is_driven() {
-            let fault = link.refusal().unwrap_or(Fault::NobodyDrives);
+        if let Some(fault) = link.nobody_drives() {
             return Poll::Ready(self.refused(request, fault));
         }
         if self.bounced && must_bounce(&request) {
@@ -219,20 +219,17 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         if !request.op.changes_bytes() && !request.memory.is_writable() {
             return Poll::Ready(self.refused(request, baio_engine::Error::ReadOnlyMemory));
         }
-        let (link, what) = (self.opened.link(), What::of(&request));
+        let (link, what) = (&self.object.link, What::of(&request));
         let own = match bounce(link, &mut request) {
             Ok(own) => own,
-            // Others under way hold what it needs, and give it back.
-            Err(_) if link.may_bounce_later(what.asked) => {
-                return self.wait_for_memory(request, context);
-            }
-            Err(error) => return Poll::Ready(self.refused_by(request, error)),
+            // Others under way may hold what it needs, and give it back.
+            Err(error) => return self.wait_for_memory(request, error, context),
         };
         self.leave_memory();
-        let link = self.opened.link();
+        let link = &self.object.link;
         match link.submit(request, Some(context.waker())) {
             Ok(started) => {
-                link.note_bounce(Some(what.asked));
+                link.link_facts().bounces.begin(what.asked);
                 self.started(what, Some(own), started)
             }
             Err(back) => {
@@ -247,10 +244,10 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         &mut self,
         what: What,
         behind: Option<Memory>,
-        (ticket, polled): (Ticket, Poll<Option<Outcome>>),
+        (ticket, polled): Begun,
     ) -> Poll<Result<Done<B>, Failed<B>>> {
         if let Some(line) = self.line.take() {
-            self.opened.link().leave_line(line, true);
+            self.object.link.tell_link(Notice::LeftLine { line, has_it: true });
         }
         let What { op, asked, mode } = what;
         let started = Started {
@@ -258,16 +255,16 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             op,
             asked,
             behind,
-            trace: trace::request_begins(op, asked, mode, self.opened.name()),
+            trace: trace::request_begins(op, asked, mode, self.object.name.as_str()),
         };
         self.looked(started, polled)
     }
 
     fn not_started(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
-        let link = self.opened.link();
-        match link.refusal() {
+        let link = &self.object.link;
+        match link.link_state().refusal {
             Some(fault) => Poll::Ready(self.refused(request, fault)),
-            None if request.deadline.is_some_and(|at| at <= link.now()) => {
+            None if request.deadline.is_some_and(|at| at <= link.link_clock()) => {
                 // It found no slot before its deadline.
                 Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
             }
@@ -281,7 +278,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         context: &mut Context<'_>,
     ) -> Poll<Result<Done<B>, Failed<B>>> {
         self.leave_memory();
-        let link = self.opened.link();
+        let link = &self.object.link;
         link.stand_in_line(&mut self.line, Lack::Slot, context.waker(), request.deadline);
         self.stage = Stage::Fresh(request);
         Poll::Pending
@@ -290,40 +287,51 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     fn wait_for_memory(
         &mut self,
         request: SegmentRequest,
+        error: Error,
         context: &mut Context<'_>,
     ) -> Poll<Result<Done<B>, Failed<B>>> {
-        let (link, bytes) = (self.opened.link(), request.memory.len());
-        if let Some(fault) = link.refusal() {
-            return Poll::Ready(self.refused(request, fault)); // What is under way gives back for others no more.
-        }
-        if request.deadline.is_some_and(|at| at <= link.now()) {
-            return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
-        }
+        let (link, lack) = (&self.object.link, Lack::Bytes(request.memory.len()));
         // A slot that came free is another's.
         if let Some(line) = self.line.take_if(|line| matches!(line.lack, Lack::Slot)) {
-            link.leave_line(line, false);
+            link.tell_link(Notice::LeftLine { line, has_it: false });
         }
-        link.stand_in_line(&mut self.line, Lack::Bytes(bytes), context.waker(), request.deadline);
+        if !link.stand_in_line(&mut self.line, lack, context.waker(), request.deadline) {
+            return Poll::Ready(self.refused_by(request, error));
+        }
+        if let Some(fault) = link.link_state().refusal {
+            return Poll::Ready(self.refused(request, fault)); // What is under way gives back for others no more.
+        }
+        if request.deadline.is_some_and(|at| at <= link.link_clock()) {
+            return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
+        }
         self.stage = Stage::Fresh(request);
         Poll::Pending
     }
 
     fn leave_memory(&mut self) {
         if let Some(line) = self.line.take_if(|line| matches!(line.lack, Lack::Bytes(_))) {
-            self.opened.link().leave_line(line, false);
+            self.object.link.tell_link(Notice::LeftLine { line, has_it: false });
+        }
+    }
+
+    /// A buffer of the arena that it had is there for others.
+    fn given_back(&self) {
+        let link = &self.object.link;
+        if link.link_facts().bounces.end() {
+            link.tell_link(Notice::MemoryCame);
         }
     }
 
     /// It waits for nothing any more.
     fn leave_line(&mut self) {
         if let Some(line) = self.line.take() {
-            self.opened.link().leave_line(line, false);
+            self.object.link.tell_link(Notice::LeftLine { line, has_it: false });
         }
     }
 
     /// The end of a request that never began.
     fn refused(&self, request: SegmentRequest, fault: impl Into<Fault>) -> Result<Done<B>, Failed<B>> {
-        let error = Error::new(request.op.name(), self.opened.name(), fault);
+        let error = Error::new(request.op.name(), self.object.name.as_str(), fault);
         let error = match request.op.offset() {
             Some(offset) => error.at(offset),
             None => error,
@@ -343,12 +351,12 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     }
 
     fn look(&mut self, started: Started, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
-        let polled = self.opened.link().poll(started.ticket, context.waker());
+        let polled = self.object.link.poll_request(started.ticket, context.waker());
         self.looked(started, polled)
     }
 
     fn looked(&mut self, started: Started, polled: Poll<Option<Outcome>>) -> Poll<Result<Done<B>, Failed<B>>> {
-        let link = self.opened.link();
+        let link = &self.object.link;
         match polled {
             Poll::Ready(Some(outcome)) => {
                 let (trace, result) = self.result(started, outcome);
@@ -358,7 +366,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             }
             // The link was closed under the future.
             Poll::Ready(None) => {
-                let fault = link.refusal().unwrap_or(Fault::Stale);
+                let fault = link.link_state().refusal.unwrap_or(Fault::Stale);
                 Poll::Ready(self.lost(&started, fault))
             }
             Poll::Pending if link.is_driven() => {
@@ -367,7 +375,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             }
             // With nobody to reap, waiting would last for ever.
             Poll::Pending => {
-                link.abandon(started.ticket);
+                link.tell_link(Notice::Abandon(started.ticket));
                 Poll::Ready(self.lost(&started, Fault::NobodyDrives))
             }
         }
@@ -375,10 +383,10 @@ impl<L: Link, B: IoBuf> Request<L, B> {
 
     fn lost(&self, started: &Started, fault: Fault) -> Result<Done<B>, Failed<B>> {
         if started.behind.is_some() {
-            self.opened.link().note_bounce(None);
+            self.given_back();
         }
         Err(Failed {
-            error: Error::new(started.op.name(), self.opened.name(), fault),
+            error: Error::new(started.op.name(), self.object.name.as_str(), fault),
             buffer: None,
             bytes_done: 0,
         })
@@ -396,7 +404,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             Some(behind) => {
                 let own = unbounce(op, behind, &outcome);
                 drop(std::mem::take(&mut outcome.memory));
-                self.opened.link().note_bounce(None);
+                self.given_back();
                 own
             }
             None => whole(outcome.memory, asked),
@@ -435,7 +443,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             size: offset.saturating_add(u64::from(bytes)),
             write: op.changes_bytes(),
         };
-        Error::new(op.name(), self.opened.name(), fault).at(offset)
+        Error::new(op.name(), self.object.name.as_str(), fault).at(offset)
     }
 }
 
@@ -447,8 +455,8 @@ fn must_bounce(request: &SegmentRequest) -> bool {
 }
 
 /// Puts a buffer of the arena in the place of the request's memory, which is given back.
-pub(crate) fn bounce<L: Link>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Error> {
-    let mut buffer = link.buffer(request.memory.len())?;
+pub(crate) fn bounce<L: Transport>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Error> {
+    let mut buffer = link.take_buffer(request.memory.len())?;
     if request.op.changes_bytes() {
         request.memory.copy_out_at(0, &mut buffer);
     }
@@ -473,7 +481,7 @@ pub(crate) fn unbounce(op: SegmentOp, mut memory: Memory, outcome: &Outcome) -> 
     memory
 }
 
-impl<L: Link, B: IoBuf> Future for Request<L, B> {
+impl<L: Transport, B: IoBuf> Future for Request<L, B> {
     type Output = Result<Done<B>, Failed<B>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
@@ -494,13 +502,13 @@ impl<L: Link, B: IoBuf> Future for Request<L, B> {
     }
 }
 
-impl<L: Link, B: IoBuf> Drop for Request<L, B> {
+impl<L: Transport, B: IoBuf> Drop for Request<L, B> {
     fn drop(&mut self) {
         self.leave_line();
         if let Stage::Started(started) = &self.stage {
-            self.opened.link().abandon(started.ticket);
+            self.object.link.tell_link(Notice::Abandon(started.ticket));
             if started.behind.is_some() {
-                self.opened.link().note_bounce(None);
+                self.given_back();
             }
         }
     }

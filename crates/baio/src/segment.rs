@@ -5,8 +5,8 @@ use std::ops::Deref;
 
 use baio_storage::{Handle, Mode, SegmentInfo};
 
-use crate::link::Link;
 use crate::opened::Opened;
+use crate::transport::Transport;
 
 /// An opened segment: a named part of a volume, with an owner, a mode and a size of its own. Its requests are those of [`Opened`]. They are
 /// direct unless they say otherwise, so offset, length and memory are multiples of 4 KiB; [`Opened::buffer`] gives such memory.
@@ -31,12 +31,12 @@ use crate::opened::Opened;
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok(()) }
 /// ```
-pub struct Segment<L: Link> {
+pub struct Segment<L: Transport> {
     opened: Opened<L>,
     info: SegmentInfo,
 }
 
-impl<L: Link> Clone for Segment<L> {
+impl<L: Transport> Clone for Segment<L> {
     fn clone(&self) -> Segment<L> {
         Segment {
             opened: self.opened.clone(),
@@ -45,13 +45,13 @@ impl<L: Link> Clone for Segment<L> {
     }
 }
 
-impl<L: Link> fmt::Debug for Segment<L> {
+impl<L: Transport> fmt::Debug for Segment<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Segment({}/{})", self.info.owner_uid, self.info.name)
     }
 }
 
-impl<L: Link> Deref for Segment<L> {
+impl<L: Transport> Deref for Segment<L> {
     type Target = Opened<L>;
 
     fn deref(&self) -> &Opened<L> {
@@ -59,9 +59,9 @@ impl<L: Link> Deref for Segment<L> {
     }
 }
 
-impl<L: Link> Segment<L> {
+impl<L: Transport> Segment<L> {
     pub(crate) fn new(link: &L, handle: Handle, info: SegmentInfo) -> Segment<L> {
-        let name = format!("{}#{}/{}", link.name(), info.owner_uid, info.name);
+        let name = format!("{}#{}/{}", link.link_facts().name, info.owner_uid, info.name);
         Segment {
             opened: Opened::new(link, handle, name, Mode::Direct),
             info,

@@ -560,13 +560,10 @@ impl<K: Carrier> Client<K> {
         self.lock().table.in_flight()
     }
 
-    /// Both at one moment: why it takes nothing any more, or how many are in flight.
-    ///
-    /// # Errors
-    /// As [`Client::refusal`].
-    pub fn refusal_or_in_flight(&self) -> Result<usize, RequestFault> {
+    /// Both at one moment.
+    pub fn refusal_and_in_flight(&self) -> (Option<RequestFault>, usize) {
         let state = self.lock();
-        state.table.closed.map_or(Ok(state.table.in_flight()), Err)
+        (state.table.closed, state.table.in_flight())
     }
 
     /// The next outcome in the order of completion, of requests that nobody awaits. Reaps nothing by itself.

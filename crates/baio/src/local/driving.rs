@@ -10,7 +10,7 @@ use baio_engine::{Errno, Time, Wait};
 use baio_storage::{Error, Result};
 
 use super::Local;
-use crate::link::Link;
+use crate::transport::Transport;
 
 /// The role of reaping, given back when dropped.
 pub(crate) struct Role(Local);
@@ -122,8 +122,8 @@ impl Local {
 
     /// Wakes whoever has waited for a slot long enough.
     pub(crate) fn wake_late(&self) {
-        self.0.room.wake_late(|| self.now());
-        self.0.slots.wake_late(|| self.now());
+        self.0.room.wake_late(|| self.link_clock());
+        self.0.slots.wake_late(|| self.link_clock());
     }
 
     /// So many places and slots are free beside somebody who waits for one.
@@ -198,14 +198,14 @@ impl Future for Drive {
             return Poll::Ready(closed);
         }
         self.link.set_driver(context.waker());
-        let in_flight = self.link.in_flight() > 0;
+        let in_flight = self.link.link_state().in_flight > 0;
         if !in_flight && self.link.next_wake().is_none() {
             if self.link.call_the_next() {
                 context.waker().wake_by_ref(); // To look again, once they have been polled.
             }
             return Poll::Pending; // Woken by the next request.
         }
-        match self.link.turn(self.how_long(in_flight)) {
+        match self.link.turn_link(self.how_long(in_flight)) {
             Ok(_) => {
                 context.waker().wake_by_ref();
                 Poll::Pending

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::File;
+use crate::{File, Link};
 
 thread_local! {
     /// How often this thread has borrowed a core.

@@ -15,7 +15,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_settime};
 
 use super::Local;
-use crate::link::Link;
+use crate::transport::Transport;
 
 /// Between two looks at an engine that does not tell of what it has ended.
 const SOON: Duration = Duration::from_millis(1);
@@ -70,7 +70,7 @@ impl Watched {
     pub(super) fn tell(&self, link: &Local) -> Result<()> {
         let has_outcomes = link.with(|core| Ok(core.has_outcomes()))?;
         self.bell.borrow_mut().tell(has_outcomes || link.has_news());
-        let look = (!self.is_told && link.in_flight() > 0).then(|| link.now().after(SOON));
+        let look = (!self.is_told && link.link_state().in_flight > 0).then(|| link.link_clock().after(SOON));
         let at = look.into_iter().chain(link.next_wake()).min();
         if self.timer_at.replace(at) == at {
             return Ok(());

@@ -12,8 +12,8 @@ use baio_storage::{Error, Result};
 
 use super::Log;
 use super::waiting::WAIT;
-use crate::link::Link;
 use crate::operation::Operation;
+use crate::transport::Transport;
 
 /// A record that was read.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl LogRecord {
 }
 
 /// Reads a log from an LSN on: [`Log::records`] to its durable end, [`Log::follow`] beyond it.
-pub struct Records<L: Link> {
+pub struct Records<L: Transport> {
     log: Log<L>,
     reader: RecordReader,
     follows: bool,
@@ -67,13 +67,13 @@ pub struct Records<L: Link> {
     key: WaitKey,
 }
 
-impl<L: Link> fmt::Debug for Records<L> {
+impl<L: Transport> fmt::Debug for Records<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Records({} from {})", self.log.name(), self.reader.next_batch())
     }
 }
 
-impl<L: Link> Records<L> {
+impl<L: Transport> Records<L> {
     pub(super) fn new(log: &Log<L>, from: Lsn, follows: bool) -> Records<L> {
         Records {
             log: log.clone(),
@@ -177,17 +177,17 @@ impl<L: Link> Records<L> {
 
 /// The next record of [`Records`].
 #[must_use = "nothing is read before it is awaited, or `wait` is called"]
-pub struct NextRecord<'a, L: Link> {
+pub struct NextRecord<'a, L: Transport> {
     records: &'a mut Records<L>,
 }
 
-impl<L: Link> fmt::Debug for NextRecord<'_, L> {
+impl<L: Transport> fmt::Debug for NextRecord<'_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NextRecord({:?})", self.records)
     }
 }
 
-impl<L: Link> NextRecord<'_, L> {
+impl<L: Transport> NextRecord<'_, L> {
     /// Waits in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
     ///
     /// # Errors
@@ -198,11 +198,11 @@ impl<L: Link> NextRecord<'_, L> {
             return Ok(Some(record));
         }
         let link = self.records.log.link().clone();
-        link.block_on(self)?
+        link.run_on_link(self)?
     }
 }
 
-impl<L: Link> Future for NextRecord<'_, L> {
+impl<L: Transport> Future for NextRecord<'_, L> {
     /// `ENODATA`, with the head, when what is asked for has been given up; rot, with its place; what the device said.
     type Output = Result<Option<LogRecord>>;
 

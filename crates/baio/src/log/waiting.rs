@@ -11,27 +11,27 @@ use baio_storage::log::{Lsn, WaitKey};
 use baio_storage::{Error, Result};
 
 use super::Log;
-use crate::link::Link;
+use crate::transport::Transport;
 
 /// What is being done by whoever waits, for messages.
 pub(super) const WAIT: &str = "wait for the log in";
 
 /// Until a record is durable: gives its LSN. Dropping it takes nothing back.
 #[must_use = "nobody waits before it is awaited, or `wait` is called"]
-pub struct Durable<L: Link> {
+pub struct Durable<L: Transport> {
     log: Log<L>,
     /// What is waited for; or why it was not appended, once.
     lsn: Option<Result<Lsn>>,
     key: WaitKey,
 }
 
-impl<L: Link> fmt::Debug for Durable<L> {
+impl<L: Transport> fmt::Debug for Durable<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Durable({})", self.log.name())
     }
 }
 
-impl<L: Link> Durable<L> {
+impl<L: Transport> Durable<L> {
     pub(super) fn new(log: &Log<L>, lsn: Result<Lsn>) -> Durable<L> {
         Durable {
             log: log.clone(),
@@ -55,7 +55,7 @@ impl<L: Link> Durable<L> {
                 return durable.map(|()| lsn).map_err(|error| shared.failed(WAIT, error));
             }
         }
-        link.block_on(self)?
+        link.run_on_link(self)?
     }
 
     /// The same for so long at most: nothing, if it is not durable by then. It may become so later; ask again for its LSN.
@@ -76,14 +76,14 @@ impl<L: Link> Durable<L> {
             Some(Poll::Pending) => return Ok(None),
             None => {}
         }
-        let until = link.deadline(limit);
+        let until = link.link_clock().after(limit);
         loop {
             match shared.appender.poll_durable(lsn, &mut self.key, Waker::noop()) {
                 Poll::Ready(durable) => return durable.map(|()| Some(lsn)).map_err(failed),
-                Poll::Pending if link.now() >= until => return Ok(None),
+                Poll::Pending if link.link_clock() >= until => return Ok(None),
                 Poll::Pending => {}
             }
-            link.turn(Wait::Until {
+            link.turn_link(Wait::Until {
                 count: 1,
                 min_wait: Duration::ZERO,
                 deadline: Some(until),
@@ -92,7 +92,7 @@ impl<L: Link> Durable<L> {
     }
 }
 
-impl<L: Link> Future for Durable<L> {
+impl<L: Transport> Future for Durable<L> {
     type Output = Result<Lsn>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Lsn>> {
@@ -119,19 +119,19 @@ impl<L: Link> Future for Durable<L> {
 
 /// Until an append of so many bytes may succeed.
 #[must_use = "nobody waits before it is awaited, or `wait` is called"]
-pub struct Room<L: Link> {
+pub struct Room<L: Transport> {
     log: Log<L>,
     bytes: usize,
     key: WaitKey,
 }
 
-impl<L: Link> fmt::Debug for Room<L> {
+impl<L: Transport> fmt::Debug for Room<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Room({} bytes in {})", self.bytes, self.log.name())
     }
 }
 
-impl<L: Link> Room<L> {
+impl<L: Transport> Room<L> {
     pub(super) fn new(log: &Log<L>, bytes: usize) -> Room<L> {
         Room {
             log: log.clone(),
@@ -146,11 +146,11 @@ impl<L: Link> Room<L> {
     /// A write failed, or the log was closed; it is more than the log ever takes; or the link could not be driven.
     pub fn wait(self) -> Result<()> {
         let link = self.log.link().clone();
-        link.block_on(self)?
+        link.run_on_link(self)?
     }
 }
 
-impl<L: Link> Future for Room<L> {
+impl<L: Transport> Future for Room<L> {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {

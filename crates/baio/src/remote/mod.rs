@@ -7,7 +7,7 @@
 //! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
 //! | `connecting.rs` | how a link to a broker begins |
 //! | `again.rs`, `handles.rs` | a link that goes on with the next broker; its handles |
-//! | `link.rs` | the calls of every link |
+//! | `transport.rs` | the calls of every transport |
 //! | `logs/` | durable logs in segments of a broker: kept in this process |
 //! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
@@ -21,12 +21,11 @@ mod carried;
 mod connecting;
 mod far;
 mod handles;
-mod link;
 mod logs;
+mod transport;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::thread::{JoinHandle, ThreadId};
@@ -46,6 +45,7 @@ use crate::local::inside;
 use crate::operation::Operation;
 use crate::options::{Options, Reconnect};
 use crate::trace;
+use crate::transport::Facts;
 
 /// A link that works on a thread of its own: for plain files ([`Remote::new`]), for a volume ([`Remote::open`]), or through a broker that has
 /// the volume open ([`Remote::connect`]). Take it if you have threads, tokio or another executor, or do not know. Clones are the same link;
@@ -86,17 +86,13 @@ pub struct Remote(Arc<Owner>);
 /// Ends the service when the last link has gone.
 struct Owner {
     client: Arc<Client>,
-    identity: Identity,
-    /// Requests that went through a buffer of the arena, and their bytes.
-    bounced: (AtomicU64, AtomicU64),
+    facts: Facts,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The service's thread; `None` for a broker.
     service: Option<ThreadId>,
     behind: Behind,
     /// Logs in segments of a broker.
     logs: Logs,
-    /// Buffers of the arena that futures have taken for requests and not given back.
-    bouncing: AtomicUsize,
 }
 
 impl fmt::Debug for Remote {
@@ -109,11 +105,6 @@ impl Owner {
     /// Is this the service's own thread? What waits for the service there would wait for itself.
     fn is_inside(&self) -> bool {
         Some(std::thread::current().id()) == self.service || self.logs.is_inside()
-    }
-
-    fn count_bounce(&self, bytes: usize) {
-        self.bounced.0.fetch_add(1, Ordering::Relaxed);
-        self.bounced.1.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn join(&self) {
@@ -214,14 +205,12 @@ impl Remote {
         );
         let (client, thread) = Carried::client(started?);
         Ok(Remote(Arc::new(Owner {
+            facts: Facts::new(options.identity, client.name().to_owned(), false),
             client: Arc::new(client),
-            identity: options.identity,
-            bounced: Default::default(),
             service: Some(thread.thread().id()),
             thread: Mutex::new(Some(thread)),
             behind: Behind::default(),
             logs: Logs::default(),
-            bouncing: AtomicUsize::new(0),
         })))
     }
 
@@ -266,20 +255,18 @@ impl Remote {
         trace::link_opened(|| baio_engine::path_name(path), connected.as_ref().map(drop));
         let (client, uid) = connected?;
         let own = Identity::effective();
+        // The broker knows our groups better than we do.
+        let identity = match own.uid == uid {
+            true => own,
+            false => Identity::new(uid, own.gid),
+        };
         Ok(Remote(Arc::new(Owner {
+            facts: Facts::new(identity, client.name().to_owned(), false),
             client,
-            // The broker knows our groups better than we do.
-            identity: if own.uid == uid {
-                own
-            } else {
-                Identity::new(uid, own.gid)
-            },
-            bounced: Default::default(),
             service: None,
             thread: Mutex::new(None),
             behind: Behind::default(),
             logs: Logs::default(),
-            bouncing: AtomicUsize::new(0),
         })))
     }
 
@@ -317,7 +304,7 @@ impl Remote {
 
     /// Do requests under way hold buffers that come back by themselves? In this order: a future's buffer goes back after its place.
     fn gives_back(&self) -> bool {
-        self.client().will_give_back() || self.0.bouncing.load(Ordering::Acquire) > 0
+        self.client().will_give_back() || self.0.facts.bounces.is_any_under_way()
     }
 
     /// An outcome as the caller of its request knows it.

@@ -9,26 +9,26 @@ use baio_engine::Buffer;
 use baio_storage::{Error, Fault, Result};
 
 use super::pieces::PIECE;
-use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;
 use crate::request::Request;
 use crate::result::{Done, Failed};
+use crate::transport::Transport;
 
 type Ended = std::result::Result<Done<Buffer>, Failed<Buffer>>;
 
-struct Piece<L: Link> {
+struct Piece<L: Transport> {
     len: usize,
     progress: Progress<L>,
 }
 
 /// One is under way, or its end waits until those before it have ended too.
-enum Progress<L: Link> {
+enum Progress<L: Transport> {
     Going(Request<L, Buffer>),
     Ended(Ended),
 }
 
-pub(super) struct Line<L: Link> {
+pub(super) struct Line<L: Transport> {
     pieces: VecDeque<Piece<L>>,
     /// At most so many are under way.
     pub(super) depth: usize,
@@ -36,7 +36,7 @@ pub(super) struct Line<L: Link> {
     spare: Vec<Buffer>,
 }
 
-impl<L: Link> Line<L> {
+impl<L: Transport> Line<L> {
     pub(super) fn new(depth: usize) -> Line<L> {
         Line {
             pieces: VecDeque::new(),

@@ -9,9 +9,9 @@ use baio_engine::Buffer;
 
 use super::line::Line;
 use super::pieces::{DEPTH, in_page, page_of};
-use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;
+use crate::transport::Transport;
 
 /// Reads a range of an opened segment or file from its beginning to its end: `futures_io::AsyncRead` and `AsyncBufRead` (feature
 /// `futures-io`), tokio's `AsyncRead` and `AsyncBufRead` (feature `tokio`). [`Opened::reader`] makes it.
@@ -51,7 +51,7 @@ use crate::pool::PAGE;
 /// # fn main() {}
 /// ```
 #[must_use = "nothing is moved before it is read or written"]
-pub struct Reader<L: Link> {
+pub struct Reader<L: Transport> {
     opened: Opened<L>,
     line: Line<L>,
     /// The next byte to be given.
@@ -76,13 +76,13 @@ struct Hand {
     end: usize,
 }
 
-impl<L: Link> fmt::Debug for Reader<L> {
+impl<L: Transport> fmt::Debug for Reader<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reader({}, at {})", self.opened.name(), self.at)
     }
 }
 
-impl<L: Link> Opened<L> {
+impl<L: Transport> Opened<L> {
     /// Reads these bytes in order, several requests ahead. It may begin and end anywhere; `..` reads all.
     pub fn reader(&self, range: impl RangeBounds<u64>) -> Reader<L> {
         let at = match range.start_bound() {
@@ -109,7 +109,7 @@ impl<L: Link> Opened<L> {
     }
 }
 
-impl<L: Link> Reader<L> {
+impl<L: Transport> Reader<L> {
     /// Keeps at most so many requests ahead, at least one: 8 unless this is said.
     pub fn with_depth(mut self, requests: usize) -> Reader<L> {
         self.line.depth = requests.max(1);

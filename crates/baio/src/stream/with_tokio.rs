@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Reader, Writer};
-use crate::link::Link;
+use crate::transport::Transport;
 
-impl<L: Link> AsyncRead for Reader<L> {
+impl<L: Transport> AsyncRead for Reader<L> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
@@ -23,7 +23,7 @@ impl<L: Link> AsyncRead for Reader<L> {
     }
 }
 
-impl<L: Link> AsyncBufRead for Reader<L> {
+impl<L: Transport> AsyncBufRead for Reader<L> {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         self.get_mut().poll_fill(context)
     }
@@ -33,7 +33,7 @@ impl<L: Link> AsyncBufRead for Reader<L> {
     }
 }
 
-impl<L: Link> AsyncWrite for Writer<L> {
+impl<L: Transport> AsyncWrite for Writer<L> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().poll_write(context, bytes)
     }

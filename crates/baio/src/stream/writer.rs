@@ -11,10 +11,10 @@ use baio_storage::{Error, Mode};
 
 use super::line::Line;
 use super::pieces::{DEPTH, in_page, page_of};
-use crate::link::Link;
 use crate::opened::Opened;
 use crate::pool::PAGE;
 use crate::request::Request;
+use crate::transport::Transport;
 
 /// Writes to an opened segment or file in order, from one offset on: `futures_io::AsyncWrite` (feature `futures-io`), tokio's
 /// `AsyncWrite` (feature `tokio`). [`Opened::writer`] makes it.
@@ -37,7 +37,7 @@ use crate::request::Request;
 /// that would make the file longer: such a piece goes through the kernel's page cache, for which the file must be open too
 /// ([`OpenOptions::every_mode`](crate::OpenOptions::every_mode)).
 #[must_use = "nothing is moved before it is read or written"]
-pub struct Writer<L: Link> {
+pub struct Writer<L: Transport> {
     opened: Opened<L>,
     line: Line<L>,
     /// Where the piece that is being filled begins.
@@ -68,14 +68,14 @@ enum State {
     Closed,
 }
 
-impl<L: Link> fmt::Debug for Writer<L> {
+impl<L: Transport> fmt::Debug for Writer<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, at) = (self.opened.name(), self.position());
         write!(f, "Writer({name}, at {at}, {:?})", self.state)
     }
 }
 
-impl<L: Link> Opened<L> {
+impl<L: Transport> Opened<L> {
     /// Writes in order from byte `offset` on, several requests on their way.
     pub fn writer(&self, offset: u64) -> Writer<L> {
         Writer {
@@ -94,7 +94,7 @@ impl<L: Link> Opened<L> {
     }
 }
 
-impl<L: Link> Writer<L> {
+impl<L: Transport> Writer<L> {
     /// Keeps at most so many requests on their way, at least one: 8 unless this is said.
     pub fn with_depth(mut self, requests: usize) -> Writer<L> {
         self.line.depth = requests.max(1);

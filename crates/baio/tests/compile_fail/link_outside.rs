@@ -1,7 +1,7 @@
 //! Nobody else makes a link.
 #![deny(warnings)]
 
-impl baio::link::sealed::Sealed for Mine {}
+impl baio::transport::Transport for Mine {}
 
 struct Mine;
 

@@ -12,7 +12,6 @@ use baio_storage::{Command, Error, Fault, Result, Ticket};
 use super::super::carried::Client;
 
 /// Names a command under way.
-#[doc(hidden)]
 #[derive(Debug)]
 pub enum Asked {
     /// The service has it.

@@ -32,7 +32,7 @@ pub(super) use self::desk::Ends;
 use self::desk::{Desk, Order};
 use self::house::House;
 use super::carried::Client;
-use crate::link::NotAsked;
+use crate::transport::NotAsked;
 
 /// The logs of a link.
 #[derive(Default)]
