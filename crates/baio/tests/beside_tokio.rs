@@ -2,6 +2,7 @@
 //! refusals, opens that wait for another process.
 
 #![cfg(feature = "tokio")]
+#![allow(unsafe_code)]
 
 mod common;
 
@@ -9,8 +10,10 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use baio::{Backend, File, Link, Local};
+use baio::{Backend, File, Link, Local, SegmentOp, Wait};
 use common::story::tell_of;
+use futures_util::future::join;
+use tokio::io::unix::AsyncFd;
 
 #[test]
 fn operations_of_the_volume_end() {
@@ -105,6 +108,37 @@ fn who_is_called_and_awaits_another_task_keeps_nobody_waiting() {
             second.await.unwrap().unwrap();
             drop(all);
             first.as_mut().await.unwrap();
+        });
+    });
+}
+
+/// Two sleep on the engine of one link, the adapter and a loop on the link's descriptor: neither takes the other's wake-ups.
+#[test]
+fn a_loop_of_ones_own_sleeps_beside_the_adapter() {
+    tell_of(|| {
+        let (_dir, volume) = common::cached(64, 64);
+        let segment = common::segment(&volume, "one", 1 << 20);
+        common::beside_tokio(&volume, async {
+            // SAFETY: the descriptor is its own, and stays open until it is dropped.
+            let event = unsafe { AsyncFd::register(volume.event_fd().unwrap()) }.unwrap();
+            for page in 0..100 {
+                let offset = page * 4096;
+                let by_ticket = async {
+                    let request = segment.request(SegmentOp::Read { offset }, segment.buffer(4096).unwrap());
+                    segment.submit(request).unwrap();
+                    loop {
+                        volume.turn(Wait::No).unwrap();
+                        let ended: Vec<_> = std::iter::from_fn(|| volume.next_outcome()).collect();
+                        if let [outcome] = &ended[..] {
+                            break outcome.result.clone().unwrap();
+                        }
+                        event.readable().await.unwrap().clear_ready();
+                    }
+                };
+                let awaited = segment.read_at(offset, segment.buffer(4096).unwrap());
+                let (by_ticket, awaited) = join(by_ticket, awaited).await;
+                assert_eq!((by_ticket, awaited.unwrap().bytes), (4096, 4096));
+            }
         });
     });
 }
