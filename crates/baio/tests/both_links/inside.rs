@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Mutex;
 
-use baio::{Access, Errno, Error, Local, Remote, Segment, Wait};
+use baio::{Access, Errno, Error, Link, Local, Remote, Segment, Wait};
 
 use crate::rig::{Made, Volume, page, segment};
 
@@ -112,5 +112,23 @@ pub(crate) fn handles_are_let_go_inside<L: Reached>() {
         .wait()
         .unwrap();
     assert!(gone.is_err(), "the handle was closed");
+    link.close().unwrap();
+}
+
+/// What is asked of a local link there waits until it is over, and is not lost.
+pub(crate) fn a_cancel_inside_is_done_when_it_is_over() {
+    let volume = Volume::new();
+    let link: Local = volume.link();
+    let open = segment(&link, "one", 8);
+    link.clone().leave(open.clone());
+    let ticket = open
+        .submit(open.request(baio::SegmentOp::Read { offset: 0 }, page(&link, 1)))
+        .unwrap();
+    let inside = link.with_pool(move |_| Local::reach().0.cancel(ticket));
+    inside.wait().unwrap();
+    Local::forget();
+    let error = link.wait(ticket).unwrap().unwrap().result.unwrap_err();
+    assert_eq!(error.code(), "ECANCELED", "{error}");
+    drop(open);
     link.close().unwrap();
 }

@@ -131,6 +131,12 @@ fn lent_pages_are_dropped_on_another_thread() {
     rig::tell_of(pages::lent_pages_are_dropped_on_another_thread::<Remote>);
 }
 
+/// On the core's own thread: over a service a cancel is a message, which the request may outrun.
+#[test]
+fn a_cancel_inside_is_done_when_it_is_over() {
+    rig::tell_of(inside::a_cancel_inside_is_done_when_it_is_over);
+}
+
 /// What needs no slot of the core answers also when nobody takes outcomes. Over a service a command needs a place as a request does.
 #[test]
 fn operations_wait_for_no_outcome_here() {
