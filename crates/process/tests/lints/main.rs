@@ -2,5 +2,6 @@
 
 mod circles;
 mod every_crate_asks;
+mod links_of_pages;
 mod long_functions;
 mod sources;
