@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anstyle::{AnsiColor, Style};
 use baio_engine::Errno;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
@@ -16,6 +17,7 @@ use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::json::{versioned, write_object};
 use crate::printable::{self, Printable};
+use crate::terminal::Terminal;
 
 /// What a command has to say when it succeeded.
 ///
@@ -27,6 +29,33 @@ pub trait Answer: Serialize {
     /// The status with which the program ends; a measurement may have missed its threshold.
     fn exit_status(&self) -> ExitStatus {
         ExitStatus::Success
+    }
+
+    /// How loud a line of it is on a terminal that has colours. They are put around a line that is safe already, so nothing in an answer can make one.
+    fn tone(&self, _line: &str) -> Tone {
+        Tone::Plain
+    }
+}
+
+/// How loud a line of an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    Plain,
+    /// What stands above others.
+    Heading,
+    /// What somebody has to look at.
+    Bad,
+}
+
+impl Tone {
+    fn around(self, line: &str) -> String {
+        let style = match self {
+            Tone::Plain => return line.to_owned(),
+            Tone::Heading => Style::new().bold(),
+            Tone::Bad => Style::new().fg_color(Some(AnsiColor::Red.into())),
+        };
+        format!("{style}{line}{style:#}")
     }
 }
 
@@ -85,6 +114,9 @@ impl Output {
     fn tell_answer(self, answer: &impl Answer) -> ExitStatus {
         let mut text = Vec::new();
         let written = self.write_answer(answer, &mut text);
+        if self == Output::Text && Terminal::of_stdout().is_some_and(|terminal| terminal.has_colour) {
+            text = coloured(answer, &text);
+        }
         let all = || match text.is_empty() {
             true => Ok(()),
             false => write_out(|| io::stdout().write_all(&text)),
@@ -109,6 +141,12 @@ impl Output {
             Output::Json => write_object(out, &versioned(answer)?),
         }
     }
+}
+
+fn coloured(answer: &impl Answer, text: &[u8]) -> Vec<u8> {
+    let lines = String::from_utf8_lossy(text);
+    let lines = lines.lines().map(|line| answer.tone(line).around(line) + "\n");
+    lines.collect::<String>().into_bytes()
 }
 
 /// The failure to write an answer.
@@ -223,6 +261,29 @@ mod tests {
     fn people_get_text() {
         let text = written(Output::Text, &Blocks { free: 7 }).unwrap();
         assert_eq!(text, "7 blocks free\n");
+    }
+
+    #[test]
+    fn a_line_is_loud_where_its_answer_says_so() {
+        struct Loud;
+        impl Serialize for Loud {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_unit()
+            }
+        }
+        impl Answer for Loud {
+            fn write_text(&self, _: &mut dyn Write) -> io::Result<()> {
+                Ok(())
+            }
+            fn tone(&self, line: &str) -> Tone {
+                if line.ends_with("LOST") { Tone::Bad } else { Tone::Plain }
+            }
+        }
+        let text = coloured(&Loud, b"plain\nall is LOST\n");
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "plain\n\u{1b}[31mall is LOST\u{1b}[0m\n"
+        );
     }
 
     #[test]

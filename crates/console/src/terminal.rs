@@ -1,4 +1,4 @@
-//! Whether somebody looks at standard error.
+//! Whether somebody looks at standard error, or at standard output.
 //!
 //! A person at a terminal reads lines, with sizes and a colour; a log is searched line by line, and wants one for each event.
 
@@ -6,7 +6,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 
-/// Standard error, which is a terminal.
+/// Standard error or standard output, which is a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// May colours be used?
@@ -17,8 +17,18 @@ impl Terminal {
     /// `None` where standard error is none.
     #[must_use]
     pub fn of_stderr() -> Option<Terminal> {
+        Terminal::of(&io::stderr())
+    }
+
+    /// `None` where standard output is none.
+    #[must_use]
+    pub fn of_stdout() -> Option<Terminal> {
+        Terminal::of(&io::stdout())
+    }
+
+    fn of(stream: &impl IsTerminal) -> Option<Terminal> {
         let has_colour = wants_colour(env::var_os("NO_COLOR").as_deref(), env::var_os("TERM").as_deref());
-        io::stderr().is_terminal().then_some(Terminal { has_colour })
+        stream.is_terminal().then_some(Terminal { has_colour })
     }
 }
 
