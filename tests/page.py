@@ -5,8 +5,9 @@
     tests/page.py chromium /tmp/pages/*.html
 
 Opens each page at the size of a desk and of a phone, light and dark, and fails on: an error or a warning of the console, a request
-other than for the page itself, a chart without a painted line, an experiment without its table, a verdict
-or a number of missed marks that is not on the first screen, anything wider than the screen, text of too little contrast.
+other than for the page itself, a chart without a painted line or with a legend unlike its lines, an experiment without its table, a first
+screen without the disk or ours beside the others, red or more than 25 screens before what is for the project, a number of missed marks that is not
+that of their table, anything wider than the screen, text of too little contrast.
 Then it presses the buttons: other colours, a part of a chart and the whole of it, its CSV.
 
     tests/page.py chromium --prove /tmp/pages/none-missed.html
@@ -47,14 +48,24 @@ CHECKS = {
     "first screen": """
         (() => {
           const wrong = [];
-          for (const id of ["verdict", "missed"]) {
+          const phone = screenWidth < 600;
+          // On a phone the disk begins there; what was not measured has no place.
+          for (const id of ["verdict", "disk", "beside"]) {
             const element = document.getElementById(id);
-            if (!element) { wrong.push("no #" + id); continue; }
+            if (!element) { if (id === "verdict") wrong.push("no #" + id); continue; }
             const at = element.getBoundingClientRect();
-            if (at.top < 0 || at.bottom > innerHeight || at.left < 0 || at.right > innerWidth || at.height === 0)
+            const ends = phone && id !== "verdict" ? at.top : at.bottom;
+            if (at.top < 0 || (ends > innerHeight && !(phone && id === "beside")) || at.left < 0 || at.right > screenWidth || at.height === 0)
               wrong.push("#" + id + " is not on the first screen: " + JSON.stringify(at));
             if (!element.textContent.trim()) wrong.push("#" + id + " says nothing");
           }
+          const project = document.getElementById("project");
+          const before = (one, other) => Boolean(one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING);
+          for (const red of document.querySelectorAll(".missed"))
+            if (before(red, project)) wrong.push("what stands before the project is red: " + red.outerHTML.slice(0, 80));
+          const screens = (project.getBoundingClientRect().top + scrollY) / innerHeight;
+          if (!phone && screens > 25) wrong.push(screens.toFixed(1) + " screens before what is for the project");
+          if (!document.getElementById("missed")?.getBoundingClientRect().height) wrong.push("#missed is hidden");
           if (!/^\\d+ marks? (is|are) missed/.test(document.getElementById("missed")?.textContent ?? ""))
             wrong.push("#missed has no number");
           const told = parseInt(document.getElementById("missed")?.textContent);
@@ -72,12 +83,28 @@ CHECKS = {
         })()""",
     "experiments": """
         [...document.querySelectorAll("section.experiment")].flatMap((section) => {
-          const rows = Number(section.dataset.rows), charts = Number(section.dataset.charts);
+          const rows = Number(section.dataset.rows);
           const wrong = [];
           const shown = [...section.querySelectorAll("table.rows tbody tr")].filter((row) => row.offsetHeight > 0).length;
           if (shown !== rows) wrong.push(section.id + ": " + shown + " rows in its table, not " + rows);
+          return wrong;
+        })""",
+    "pictures": """
+        [...document.querySelectorAll("#pictures")].flatMap((section) => {
+          const charts = Number(section.dataset.charts);
           const tables = section.querySelectorAll("figure.chart table.values").length;
-          if (tables !== charts) wrong.push(section.id + ": " + tables + " tables of " + charts + " charts");
+          return tables === charts ? [] : [tables + " tables of " + charts + " charts"];
+        })""",
+    "legends": """
+        [...document.querySelectorAll(".plot")].flatMap((plot) => {
+          const lines = [...plot.querySelectorAll(".u-marker line")];
+          const drawn = JSON.parse(document.getElementById(plot.dataset.of).textContent).lines.length;
+          const whole = lines.filter((line) => !line.getAttribute("stroke-dasharray"));
+          const looks = new Set(lines.map((line) => line.getAttribute("stroke-dasharray") + line.getAttribute("stroke")));
+          const wrong = [];
+          if (lines.length !== drawn) wrong.push(plot.dataset.of + ": its legend shows " + lines.length + " of " + drawn + " lines");
+          if (whole.length > 1) wrong.push(plot.dataset.of + ": its legend shows " + whole.length + " whole lines, and it has one");
+          if (looks.size !== lines.length) wrong.push(plot.dataset.of + ": its legend shows two lines alike");
           return wrong;
         })""",
     "charts": """
@@ -187,7 +214,13 @@ FLAWS = [
     ("a picture from elsewhere", "</main>", "</main><img src='http://localhost:9/planted.png'>", "console"),
     ("a request", "http-equiv=\"Content-Security-Policy\"", "><img src='http://localhost:9/planted.png'><meta", "a request"),
     ("a verdict below the first screen", "<h1 id=\"verdict\">", "<div style='height: 900px'></div><h1 id=\"verdict\">", "#verdict is not on"),
-    ("a number of missed marks that is hidden", "<p id=\"missed\"", "<p hidden id=\"missed\"", "#missed is not on"),
+    ("a number of missed marks that is hidden", "<p id=\"missed\"", "<p hidden id=\"missed\"", "#missed is hidden"),
+    ("a disk that is hidden", "<section id=\"disk\">", "<section hidden id=\"disk\">", "#disk is not on"),
+    ("counts below the first screen", "<section id=\"beside\">", "<section id=\"beside\" style='padding-top: 900px'>", "#beside is not on"),
+    ("red before what is for the project", "<h1 id=\"verdict\">", "<p class=missed>planted</p><h1 id=\"verdict\">", "is red"),
+    ("too much before what is for the project", "<section id=\"project\">", "<div style='height: 20000px'></div><section id=\"project\">", "screens before"),
+    ("a legend without dashes", "(line.dash ?? []).join(\" \")", "\"\"", "whole lines"),
+    ("a legend without its lines", "marker.replaceChildren(picture);", "", "its legend shows 0"),
     ("a number that is not the table's", "0 marks are missed", "7 marks are missed", "the table lists 0"),
     ("something wide", "</main>", "<p style='width: 1500px'>planted</p></main>", "wide on a screen"),
     ("a missing row", "<tbody><tr><th", "<tbody><tr hidden><th", "rows in its table"),

@@ -10,6 +10,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `disk/` | a disk in figures, and what they advise |
 //! | `figures/` | the costs of a process; our sides (`stress`, workers) and fio's |
 //! | `figures/worker/` | sides of ours that no command has, each in a process of its own |
 //! | `../examples/` | those of them that are programs of their own, worth reading and running alone |
@@ -35,6 +36,7 @@ pub use latency::args::LatencyArgs;
 pub use report::args::ReportArgs;
 pub use tour::TourArgs;
 
+mod disk;
 mod figures;
 mod latency;
 pub mod program;

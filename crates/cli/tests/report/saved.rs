@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::support::terminal::answered_on_a_terminal;
 use crate::support::{self, BAIO, Done, Place};
 
 /// Two experiments that need no other program: the second takes long enough to be interrupted.
@@ -34,7 +35,11 @@ fn report(place: &Place) -> Command {
 }
 
 fn kept(place: &Place) -> Value {
-    serde_json::from_slice(&place.read("out/report.json")).unwrap()
+    kept_at(place, "out/report.json")
+}
+
+fn kept_at(place: &Place, path: &str) -> Value {
+    serde_json::from_slice(&place.read(path)).unwrap()
 }
 
 fn experiments(kept: &Value) -> Vec<&Value> {
@@ -82,7 +87,10 @@ fn an_interrupted_report_is_kept_and_goes_on() {
         let place = Place::new();
         let (ended, shown) = interrupted(&place, signal);
         assert_eq!(ended, status, "{shown}");
-        assert!(shown.contains("--resume") && shown.contains("segments"), "{shown}");
+        assert!(
+            shown.contains("--resume") && shown.contains("cache-hits was interrupted"),
+            "{shown}"
+        );
         assert_eq!(names_in(&place), ["out"], "no working file stays");
         let before = kept(&place);
         assert_eq!(before["finished"], false);
@@ -144,20 +152,54 @@ fn somebody_elses_file_is_left_alone() {
 #[test]
 fn what_is_shown_fits_a_terminal() {
     let place = Place::new();
-    let line = "report --quick --working-set 4M --only segments --only mixed-paths --only random-write";
+    let line = "report --quick --working-set 4M --only disk --only segments --only random-write";
     let done = place.baio(line).succeeds();
     let shown = String::from_utf8(done.out().to_vec()).unwrap();
-    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
-    assert!(shown.lines().count() <= 120, "{shown}");
-    for word in ["mixed-paths", "S20", "marks hold", "report.json"] {
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.lines().count() <= 60, "{shown}");
+    for word in [
+        "This disk:",
+        "4 KiB durable write",
+        "Ours beside",
+        "--marks",
+        "report.json",
+    ] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
+    // The machine before all, and what is for the project only where it is asked for.
+    assert!(shown.find("Linux ") < shown.find("This disk:"), "{shown}");
+    let marks = |shown: &str| shown.contains("S20") && shown.contains("random-write");
+    assert!(!marks(&shown), "{shown}");
     assert!(
         !shown.contains(" stress "),
         "commands are shown when they are asked for"
     );
     // Nothing but a line an experiment.
     assert_eq!(done.errors().lines().count(), 3, "{}", done.errors());
+    let kept = place.baio("report --show report.json --marks").succeeds();
+    let kept = String::from_utf8(kept.out().to_vec()).unwrap();
+    assert!(marks(&kept) && kept.contains("This disk:"), "{kept}");
+    assert!(kept.lines().all(|line| line.chars().count() <= 80), "{kept}");
+    let figures = kept_at(&place, "report.json")["experiments"][0]["disk"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert_eq!(figures, 8, "the disk in figures is kept");
+}
+
+/// Colours stand around whole lines, on a terminal alone; a variable forbids them.
+#[test]
+fn colour_is_for_a_terminal_that_wants_it() {
+    let place = Place::new();
+    place.baio("report --quick --working-set 4M --only disk").succeeds();
+    const LINE: &str = "report --show report.json";
+    let (loud, status) = answered_on_a_terminal(&place, LINE, &[]);
+    assert_eq!(status, 0);
+    assert!(loud.contains("\u{1b}[1mThis disk:\u{1b}[0m"), "{loud}");
+    let piped = String::from_utf8_lossy(place.baio(LINE).succeeds().out()).into_owned();
+    for quiet in [answered_on_a_terminal(&place, LINE, &[("NO_COLOR", "1")]).0, piped] {
+        assert!(quiet.contains("This disk:") && !quiet.contains('\u{1b}'), "{quiet}");
+    }
 }
 
 #[test]

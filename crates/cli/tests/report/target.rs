@@ -36,18 +36,16 @@ fn reads_alone(place: &Place, target: &str, behind: &Path, kind: &str, only: &st
         "{names:?}"
     );
     for told in experiments {
-        // Without fio or dd ours stands alone.
-        let ours = told["rows"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|row| row["ours"].is_number());
+        // Without fio or dd ours stands alone; the disk has figures of its own.
+        let rows = |key: &str| told[key].as_array().cloned().unwrap_or_default();
+        let ours = rows("rows").iter().any(|row| row["ours"].is_number()) || rows("disk").len() == 5;
         assert!(ours && told["verified"] == true, "{}: {}", told["name"], told["notes"]);
     }
     let said = told["machine"]["target"].as_str().unwrap();
     assert!(said.contains(kind), "{said}");
     let shown = String::from_utf8_lossy(done.out()).into_owned();
-    assert!(shown.contains(&format!("target {said}")), "{shown}");
+    let in_a_line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(in_a_line.contains(&format!("target {said}")), "{shown}");
     let left_out = told["left_out"].as_str().unwrap();
     assert_eq!(
         left_out.is_empty(),

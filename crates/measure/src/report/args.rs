@@ -9,9 +9,9 @@ use clap::{Args, ValueEnum};
 /// `baio report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The peers, blocking threads and fio if it is installed, run in turn with ours. Beside a ratio stands the mark that the project
-has set itself; a mark that is missed is told, and fails nothing. After each experiment everything measured so far is in
-report.json. ^C ends the report and shows what there is; --resume goes on from there.
+It shows this disk in figures, what they advise, and ours beside fio, threads and dd, which run in turn with it: in how much
+work it was faster, the same or slower. What the rounds cannot tell apart is the same. --marks shows what the project has set
+itself; a missed mark fails nothing. After each experiment everything measured so far is in report.json. ^C ends the report and shows what there is; --resume goes on from there.
 The working files go when the report ends; what a killed one left goes when the next one begins there.
 
 Exit status: 0 done, 1 an experiment failed, 3 something did not verify, 130 or 143 ended by SIGINT or SIGTERM
@@ -50,6 +50,9 @@ pub struct ReportArgs {
     /// Go on with the report that is there, of the same options: what was measured stays
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Show what is for the project too: its marks, and what the documents ask for
+    #[arg(long)]
+    pub(crate) marks: bool,
     /// Show the command of each side too
     #[arg(long)]
     pub(crate) commands: bool,
@@ -114,7 +117,7 @@ mod tests {
             let command = ReportArgs::augment_args(clap::Command::new("report"));
             command.try_get_matches_from(line.split(' ')).map(drop)
         };
-        assert!(parsed("report --show r --commands --as page").is_ok());
+        assert!(parsed("report --show r --marks --commands --as page").is_ok());
         for word in [
             "--quick",
             "--keep",

@@ -11,7 +11,7 @@ use baio_console::failure::Failure;
 use serde_json::{Value, json};
 
 use crate::figures::command_line::CommandLine;
-use crate::report::findings::Findings;
+use crate::report::findings::{Findings, our_side};
 use crate::report::setting::Setting;
 use crate::report::work_dir::done_with;
 
@@ -43,12 +43,7 @@ fn on_this_device(path: &Path, findings: &mut Findings) -> Result<(), Failure> {
         }
     }
     let line = line(&[]);
-    let told = told(&line).map_err(|said| {
-        Failure::new("report", "EIO", said)
-            .on(line.to_string())
-            .needing("our own side to run")
-            .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
-    })?;
+    let told = told(&line).map_err(|said| our_side(said, &line.to_string()))?;
     note(&line, &told, findings);
     Ok(())
 }

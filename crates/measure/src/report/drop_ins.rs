@@ -123,7 +123,7 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     if libaio.is_err() && posix.is_err() {
         return Ok(());
     }
-    let (runtime, rounds) = setting.either((Duration::from_millis(300), 1), (Duration::from_millis(500), 5));
+    let (runtime, rounds) = setting.either((Duration::from_millis(200), 2), (Duration::from_millis(500), 5));
     let file = Site::file(setting, "drop-ins", setting.working_set / 4)?;
     findings.lines.push(format!(
         "fio, unchanged, with our library in its environment and without; requests at random to {} MiB; {rounds} rounds of {} ms a side, what is \

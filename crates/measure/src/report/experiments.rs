@@ -7,7 +7,7 @@ use crate::report::setting::Setting;
 use crate::report::target::Target;
 use crate::report::{
     brokers, buffered_writes, drop_ins, log_appends, main_job, mixed_paths, one_queue, page_cleaners, pipelining,
-    posted_writes, request_size, streaming, versus, volume_scale,
+    posted_writes, request_size, streaming, this_disk, versus, volume_scale,
 };
 
 /// An experiment: what it is called, what runs it, and what it shows.
@@ -41,6 +41,7 @@ macro_rules! experiments {
 }
 
 pub(super) const EXPERIMENTS: &[Experiment] = experiments! {
+    "disk" => this_disk::run: "the disk alone: reads at random and in order, durable writes, MB/s; and what they advise"
     "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
     "mixed-paths" => mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
     "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
@@ -152,6 +153,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "disk",
                 "random-read",
                 "cached-reads",
                 "sequential-reads",

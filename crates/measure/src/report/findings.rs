@@ -7,6 +7,7 @@ use baio_console::failure::Failure;
 use baio_stress::Measurement;
 use serde_json::{Value, json};
 
+use crate::disk;
 use crate::figures::middle;
 use crate::report::comparison::{Count, Peer, Side, Turns, in_turn, ratio, ratios};
 use crate::report::marks::{Bound, Figure, Mark};
@@ -21,6 +22,8 @@ pub(super) struct Findings {
     /// The measurements themselves.
     pub(super) parts: Vec<Value>,
     pub(super) rows: Vec<Row>,
+    /// Of the disk alone.
+    pub(super) disk: Vec<disk::Figure>,
     pub(super) charts: Vec<Chart>,
     /// Requests that failed, on any side: then the figures mean nothing.
     pub(super) errors: u64,
@@ -36,12 +39,7 @@ impl Findings {
     /// Our side failed.
     pub(super) fn compare(&mut self, rounds: usize, ours: Side, peers: Vec<Peer>) -> Result<Turns, Failure> {
         self.progress.at(&ours.name);
-        let turns = in_turn(&ours, &peers, rounds).map_err(|error| {
-            Failure::new("report", "EIO", error)
-                .on(ours.name.as_str())
-                .needing("our own side to run")
-                .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
-        })?;
+        let turns = in_turn(&ours, &peers, rounds).map_err(|error| our_side(error, &ours.name))?;
         self.note(&ours, &peers, &turns);
         Ok(turns)
     }
@@ -195,6 +193,14 @@ impl Findings {
         object["marks"] = Value::Array(marks);
         object
     }
+}
+
+/// Our own side did not run.
+pub(super) fn our_side(error: String, name: &str) -> Failure {
+    Failure::new("report", "EIO", error)
+        .on(name)
+        .needing("our own side to run")
+        .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
 }
 
 /// JSON knows no others.

@@ -24,7 +24,7 @@ struct Pace {
 }
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (runtime, rounds) = setting.either((Duration::from_millis(80), 1), (Duration::from_millis(150), 3));
+    let (runtime, rounds) = setting.either((Duration::from_millis(100), 2), (Duration::from_millis(150), 3));
     let pace = Pace { runtime, rounds };
     let file = Site::file(setting, "log-appends", setting.either(32 << 20, 256 << 20))?;
     findings.lines.push(format!(

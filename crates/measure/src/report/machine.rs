@@ -10,6 +10,7 @@ use baio_console::device::{Device, text};
 use baio_console::mount::Mount;
 use baio_engine::Choice;
 
+use crate::report::numbers::bytes;
 use crate::report::record::{Machine, Program};
 use crate::report::setting::{small_engine, unavailable};
 use crate::report::target::Target;
@@ -36,6 +37,43 @@ pub(super) fn look(dir: &Path, target: Option<&Target>) -> Machine {
         None => on_disk(dir, machine),
         Some(target) => on_disk(&target.path, machine),
     }
+}
+
+/// Each of what is known, in words; empty where it is not.
+pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
+    let optional = |value: &Option<String>| value.clone().unwrap_or_default();
+    let number = |value: Option<u64>, unit: &str| value.map_or_else(String::new, |value| format!("{value}{unit}"));
+    let some = |count: usize| if count == 0 { None } else { u64::try_from(count).ok() };
+    let memory = Some(machine.memory_bytes).filter(|bytes| *bytes > 0);
+    let rotational = machine.rotational.map_or("", |yes| {
+        if yes {
+            "rotating, says the kernel"
+        } else {
+            "not rotating"
+        }
+    });
+    let backend = match machine.backend_why.is_empty() {
+        true => machine.backend.clone(),
+        false => format!("{}: {}", machine.backend, machine.backend_why),
+    };
+    let target = machine.target.iter().map(|target| ("Target", target.clone()));
+    let others = [
+        ("Kernel", machine.kernel.clone()),
+        ("Processor", machine.processor.clone()),
+        ("Processors to run on", number(some(machine.processors), "")),
+        ("Governor", optional(&machine.governor)),
+        ("Memory", memory.map_or_else(String::new, bytes)),
+        ("File system", machine.file_system.clone()),
+        ("Access times", optional(&machine.atime)),
+        ("Device", optional(&machine.device)),
+        ("Kind of device", rotational.to_owned()),
+        ("Scheduler", optional(&machine.scheduler)),
+        ("Requests of its queue", number(machine.nr_requests, "")),
+        ("Read-ahead", number(machine.read_ahead_kb, " KiB")),
+        ("Write cache", optional(&machine.write_cache)),
+        ("Backend", backend),
+    ];
+    target.chain(others).collect()
 }
 
 fn backend() -> (String, String) {

@@ -117,6 +117,11 @@ impl Figure {
         }
     }
 
+    /// Of a figure as a row names it: is it a rate, or what something costs?
+    pub(super) fn more_is_better(said: &str) -> bool {
+        said.ends_with("/s") || said == "throughput"
+    }
+
     pub(super) fn unit(self) -> &'static str {
         match self {
             Figure::Requests => "1/s",

@@ -16,11 +16,13 @@
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
 //! | `page_cleaners.rs` | a database's page cleaners |
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
+//! | `this_disk.rs` | the disk alone, which a report begins with |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
+//! | `beside.rs` | ours beside the others in counts: faster, the same, slower |
 //! | `findings.rs`, `charts.rs` | what an experiment found: rows, sentences, raw parts; drawings of what was swept |
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
-//! | `terminal.rs`, `progress.rs` | what is shown: a table and the verdict; how far it is |
+//! | `terminal.rs`, `progress.rs` | what is shown: the first screen, and what is for the project; how far it is |
 //! | `tally.rs`, `numbers.rs` | which marks hold; numbers of few digits |
 //! | `page/` | the same as a page |
 //! | `target.rs` | what `--target` names, and which experiments read it |
@@ -32,7 +34,7 @@ use std::io::{self, Write};
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::output::{Align, Answer, Table};
+use baio_console::output::{Align, Answer, Table, Tone};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
@@ -44,6 +46,7 @@ use terminal::Shown;
 
 pub(crate) mod args;
 mod as_written;
+mod beside;
 mod brokers;
 mod buffered_writes;
 mod charts;
@@ -77,7 +80,8 @@ mod slow_device;
 mod streaming;
 mod tally;
 mod target;
-mod terminal;
+pub(crate) mod terminal;
+mod this_disk;
 mod versus;
 mod volume_scale;
 pub(crate) mod work_dir;
@@ -102,6 +106,7 @@ pub(crate) fn run(args: ReportArgs) -> Result<Answered, Failure> {
         return Ok(Answered::List);
     }
     let shown = Shown {
+        marks: args.marks,
         commands: args.commands,
     };
     if let Some(path) = &args.show {
@@ -161,6 +166,13 @@ impl Answer for Answered {
         match self {
             Answered::Taken { taken, .. } => taken.exit_status(),
             Answered::List | Answered::Kept { .. } => ExitStatus::Success,
+        }
+    }
+
+    fn tone(&self, line: &str) -> Tone {
+        match self {
+            Answered::Taken { .. } | Answered::Kept { form: Form::Text, .. } => terminal::tone(line),
+            Answered::Kept { .. } | Answered::List => Tone::Plain,
         }
     }
 }

@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::disk;
+
 /// Of the file; a report of another number is not read.
 pub(crate) const FORMAT: u32 = 1;
 
@@ -84,6 +86,9 @@ pub(crate) struct Experiment {
     pub(crate) verified: bool,
     pub(crate) seconds: f64,
     pub(crate) rows: Vec<Row>,
+    /// Of the experiment that measures the disk alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) disk: Vec<disk::Figure>,
     pub(crate) charts: Vec<Chart>,
     /// Sentences for people: what was done, and what is no figure.
     pub(crate) notes: Vec<String>,
@@ -178,6 +183,14 @@ impl Row {
     /// Is this no figure, but why there are no more?
     pub(super) fn is_end(&self) -> bool {
         self.skipped.is_some() && [FAILED, STOPPED].contains(&&self.figure[..])
+    }
+}
+
+impl Record {
+    /// The disk alone; empty where it was not measured.
+    pub(super) fn disk(&self) -> &[disk::Figure] {
+        let mut all = self.experiments.iter().map(|one| &one.disk[..]);
+        all.find(|figures| !figures.is_empty()).unwrap_or_default()
     }
 }
 

@@ -192,6 +192,7 @@ fn one(experiment: &Experiment, setting: &Setting, progress: Progress) -> Told {
         verified,
         seconds: begun.elapsed().as_secs_f64(),
         rows: findings.rows,
+        disk: findings.disk,
         charts: findings.charts,
         notes: findings.lines,
         parts: findings.parts,

@@ -1,5 +1,6 @@
 //! Which marks hold, which are missed, and which were not measured.
 
+use crate::report::marks::Figure;
 use crate::report::numbers::{NONE, exact, figure, plain, ratio, unit};
 use crate::report::record::{Experiment, Record, Row};
 
@@ -8,6 +9,8 @@ use crate::report::record::{Experiment, Record, Row};
 pub(super) enum Outcome {
     Holds,
     Missed,
+    /// Missed, and no loss: we are ahead of the peer, or the rounds do not tell.
+    Short,
     /// There is a mark, and no figure to judge.
     NotMeasured,
     NoMark,
@@ -19,6 +22,7 @@ impl Outcome {
             (None, _) => Outcome::NoMark,
             (Some(_), None) => Outcome::NotMeasured,
             (Some(_), Some(true)) => Outcome::Holds,
+            (Some(_), Some(false)) if no_loss(row).is_some() => Outcome::Short,
             (Some(_), Some(false)) => Outcome::Missed,
         }
     }
@@ -28,6 +32,7 @@ impl Outcome {
         match self {
             Outcome::Holds => "holds",
             Outcome::Missed => "missed",
+            Outcome::Short => "short",
             Outcome::NotMeasured => "open",
             Outcome::NoMark => "soft",
         }
@@ -37,6 +42,7 @@ impl Outcome {
         match self {
             Outcome::Holds => "holds",
             Outcome::Missed => "missed",
+            Outcome::Short => "short",
             Outcome::NotMeasured => "not measured",
             Outcome::NoMark => "",
         }
@@ -82,7 +88,7 @@ impl<'a> Tally<'a> {
         for row in &experiment.rows {
             match Outcome::of(row) {
                 Outcome::Holds => self.held += 1,
-                Outcome::Missed => self.missed.push(Miss {
+                Outcome::Missed | Outcome::Short => self.missed.push(Miss {
                     experiment: at,
                     name: &experiment.name,
                     row,
@@ -110,6 +116,25 @@ impl<'a> Tally<'a> {
     }
 }
 
+/// Why a mark that is missed is no loss.
+pub(super) fn no_loss(row: &Row) -> Option<&'static str> {
+    let ratio = row.ratio?;
+    let bound = || row.mark.as_deref()?.split(' ').nth(1)?.parse::<f64>().ok();
+    let is_ahead = if Figure::more_is_better(&row.figure) {
+        ratio > 1.0
+    } else {
+        ratio < 1.0
+    };
+    match row.spread {
+        _ if is_ahead => Some("ahead of the peer"),
+        None => Some("one round"),
+        Some([least, most]) if bound().is_some_and(|bound| (least..=most).contains(&bound)) => {
+            Some("within the spread")
+        }
+        Some(_) => None,
+    }
+}
+
 /// By how much a mark is missed, with a digit more where it would be nothing without. A mark of nought is missed by no part of it.
 pub(super) fn missed_by(row: &Row) -> String {
     match row.short_by {
@@ -134,6 +159,30 @@ pub(super) fn measured(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_loss_is_not_loud() {
+        let row = |figure: &str, ratio, spread, mark: &str| Row {
+            figure: figure.into(),
+            ratio: Some(ratio),
+            spread,
+            mark: Some(mark.into()),
+            holds: Some(false),
+            ..Row::default()
+        };
+        let told = |row: Row| (Outcome::of(&row), no_loss(&row));
+        let some = Some([0.90, 0.96]);
+        assert_eq!(told(row("requests/s", 0.94, some, ">= 0.97")), (Outcome::Missed, None));
+        let near = told(row("requests/s", 0.94, Some([0.90, 0.99]), ">= 0.97"));
+        assert_eq!(near, (Outcome::Short, Some("within the spread")));
+        assert_eq!(told(row("requests/s", 0.94, None, ">= 0.97")).1, Some("one round"));
+        let wins = told(row("p99.9 submit latency", 0.67, Some([0.6, 0.7]), "<= 0.1"));
+        assert_eq!(wins, (Outcome::Short, Some("ahead of the peer")));
+        assert_eq!(
+            told(row("CPU a request", 1.1, Some([1.05, 1.2]), "<= 1")).0,
+            Outcome::Missed
+        );
+    }
 
     #[test]
     fn a_narrow_miss_is_still_one() {

@@ -36,6 +36,7 @@ pub(crate) struct Target {
 
 /// Those that need nothing but a file to read.
 const READ: &[&str] = &[
+    "disk",
     "random-read",
     "cached-reads",
     "sequential-reads",

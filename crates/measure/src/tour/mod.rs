@@ -2,32 +2,28 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `figures.rs` | the disk in figures, each by a `baio stress` that a reader can run again |
+//! | `../disk/` | the disk in figures, each by a `baio stress` that a reader can run again, and what they advise |
 //! | `promises.rs` | a file into a segment and back; a log whose writer is killed |
-//! | `advice.rs` | sentences that follow from the figures |
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use baio_console::device::Device;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::mount::Mount;
-use baio_console::output::{Align, Answer, Table};
+use baio_console::output::{Answer, Tone};
 use clap::Args;
 use serde::Serialize;
-use unicode_width::UnicodeWidthStr;
 
+use crate::disk::{self, Figure};
 use crate::figures::command_line::CommandLine;
 use crate::figures::interrupt;
-use crate::report::numbers::figure;
+use crate::report::terminal::wrapped;
 use crate::report::work_dir::{WorkDir, remove_left_over};
-use figures::Figure;
 use promises::{Carried, Killed};
 
-mod advice;
-mod figures;
 mod promises;
 
 /// `baio tour`
@@ -48,6 +44,10 @@ pub struct TourArgs {
 
 /// Bytes that the files of a tour take at most.
 const ROOM: u64 = 400 << 20;
+
+/// How often each figure is taken, and how long that is.
+const ROUNDS: usize = 3;
+const EACH: Duration = Duration::from_millis(650);
 
 /// What a tour has shown.
 #[derive(Debug, Serialize)]
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<Tour, Failure> {
     let work = WorkDir::make(&parent, false).map_err(|failure| failure.of("tour"))?;
     let dir = work.path();
     let verdict = verdict(dir).map_err(|said| stopped(dir, &said))?;
-    let figures = figures::take(&dir.join("file")).map_err(|said| stopped(dir, &said))?;
+    let figures = figures(&dir.join("file")).map_err(|said| stopped(dir, &said))?;
     let carried = promises::carry(&dir.join("volume")).map_err(|said| stopped(dir, &said))?;
     let killed = promises::kill(&dir.join("log")).map_err(|said| stopped(dir, &said))?;
     let mount = std::fs::File::open(dir).ok().and_then(Mount::of);
@@ -88,12 +88,23 @@ pub(crate) fn run(args: &TourArgs) -> Result<Tour, Failure> {
         file_system: mount.map(|mount| mount.file_system),
         device: Device::under(dir).ok().flatten().map(|device| device.name),
         directory: parent,
-        advice: advice::of(&figures),
+        advice: disk::advice(&figures),
         figures,
         carried,
         killed,
         seconds: begun.elapsed().as_secs_f64(),
     })
+}
+
+fn figures(path: &Path) -> Result<Vec<Figure>, String> {
+    let work = disk::Work {
+        path,
+        size: disk::SIZE,
+        only_reads: false,
+        rounds: ROUNDS,
+        each: EACH,
+    };
+    disk::take(&work, |_| {})
 }
 
 /// The first sentence of `baio doctor`.
@@ -134,7 +145,7 @@ impl Answer for Tour {
         let disk = format!("This disk: {}{file_system}{device}", self.directory.display());
         writeln!(out, "{}", wrapped(&disk))?;
         writeln!(out)?;
-        self.table().write(out)?;
+        disk::table(&self.figures).write(out)?;
         writeln!(out)?;
         writeln!(out, "{}", wrapped(&self.carried.to_string()))?;
         writeln!(out, "{}", wrapped(&self.killed.to_string()))?;
@@ -157,65 +168,12 @@ impl Answer for Tour {
             false => ExitStatus::NotVerified,
         }
     }
-}
 
-/// In lines of 80 columns; a word that is longer has a line of its own.
-fn wrapped(text: &str) -> String {
-    const COLUMNS: usize = 80;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines
-            .last_mut()
-            .filter(|line| line.is_empty() || line.width() + 1 + word.width() <= COLUMNS);
+    fn tone(&self, line: &str) -> Tone {
         match line {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(format!("  {word}")),
+            line if line.contains(" LOST.") || line.contains(" CHANGED") => Tone::Bad,
+            line if line.starts_with("This disk") || line.starts_with("What follows") => Tone::Heading,
+            _ => Tone::Plain,
         }
-    }
-    lines.join("\n")
-}
-
-impl Tour {
-    fn table(&self) -> Table {
-        let right = |heading| (heading, Align::Right);
-        let mut table = Table::with_headings(&[
-            ("", Align::Left),
-            right("a second"),
-            right("MB/s"),
-            right("half within"),
-            right("99 % within"),
-        ]);
-        let us = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{} us", figure(us)));
-        for row in &self.figures {
-            table.row([
-                row.what.clone(),
-                figure(row.iops),
-                figure(row.bytes_per_second / 1e6),
-                us(row.p50_us),
-                us(row.p99_us),
-            ]);
-        }
-        table
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_sentence_takes_several_lines_of_eighty_columns() {
-        let text = "twelve words ".repeat(20);
-        let lines = wrapped(text.trim());
-        assert!(
-            lines.lines().count() > 3 && lines.lines().all(|line| line.width() <= 80),
-            "{lines}"
-        );
-        assert_eq!(lines.split_whitespace().count(), 40);
-        assert_eq!(wrapped("short"), "short");
     }
 }

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::experiment::{anchor, called};
 use super::markup::Html;
 use crate::report::numbers::{NONE, exact, figure};
-use crate::report::record::{Axis, Chart};
+use crate::report::record::{Axis, Chart, Record};
 
 /// What the script draws: the chart with all lines as long as its axis, and only what can be drawn.
 #[derive(Serialize)]
@@ -35,6 +36,7 @@ impl<'a> Drawn<'a> {
         // The drawing wants rising places; a file may hold others.
         let mut order: Vec<usize> = (0..chart.at.len()).filter(|&n| chart.at[n].is_finite()).collect();
         order.sort_by(|&a, &b| chart.at[a].total_cmp(&chart.at[b]));
+        let at: Vec<f64> = order.iter().map(|&n| chart.at[n]).collect();
         let lines = chart.lines.iter().map(|line| LineDrawn {
             name: &line.name,
             whose: &line.whose,
@@ -45,11 +47,19 @@ impl<'a> Drawn<'a> {
         });
         Drawn {
             title: &chart.title,
-            x: AxisDrawn::of(&chart.x),
+            x: AxisDrawn {
+                logarithmic: chart.x.logarithmic || are_powers(&at),
+                ..AxisDrawn::of(&chart.x)
+            },
             y: AxisDrawn::of(&chart.y),
             lines: lines.collect(),
-            at: order.iter().map(|&n| chart.at[n]).collect(),
+            at,
         }
+    }
+
+    /// Two places are no curve: their table says as much.
+    fn is_drawn(&self) -> bool {
+        self.at.len() >= 3 && self.has_points()
     }
 
     /// Is there a point that its axes can show?
@@ -60,6 +70,11 @@ impl<'a> Drawn<'a> {
             .iter()
             .any(|line| self.at.iter().zip(&line.values).any(point))
     }
+}
+
+/// Steps that each are as large as all before them: on an axis of even steps the first ones would be one blot.
+fn are_powers(at: &[f64]) -> bool {
+    at.len() >= 3 && at[0] > 0.0 && at.windows(2).all(|step| step[1] >= 1.9 * step[0])
 }
 
 impl<'a> AxisDrawn<'a> {
@@ -81,28 +96,51 @@ impl<'a> AxisDrawn<'a> {
     }
 }
 
-/// `id` is ours, and no other chart of the page has it.
-pub(super) fn write(html: &mut Html, id: &str, chart: &Chart) {
+/// All charts of a report, each with the way to its experiment.
+pub(super) fn all(html: &mut Html, record: &Record) {
+    let charts = record.experiments.iter().map(|one| one.charts.len()).sum::<usize>();
+    if charts == 0 {
+        return;
+    }
+    html.raw("<section id=\"pictures\" data-charts=\"")
+        .show(charts)
+        .raw("\"><h2>In pictures</h2><div class=\"pictures\">");
+    for (at, experiment) in record.experiments.iter().enumerate() {
+        let to = anchor(at, &experiment.name);
+        for (n, chart) in experiment.charts.iter().enumerate() {
+            write(html, &format!("c{}-{}", at + 1, n + 1), &to, chart);
+        }
+    }
+    html.raw("</div></section>");
+}
+
+/// `id` is ours, and no other chart of the page has it; `to` is where its experiment stands.
+fn write(html: &mut Html, id: &str, to: &str, chart: &Chart) {
     let drawn = Drawn::of(chart);
-    html.raw("<figure class=\"chart\"><h3>")
-        .text(&chart.title)
-        .raw("</h3><dl class=\"told\"><dt>The document</dt><dd>");
-    html.text(or(&chart.document, "not measured"))
-        .raw("</dd><dt>Here</dt><dd>");
-    html.text(or(&chart.here, "not told")).raw("</dd></dl>");
-    if drawn.has_points() {
+    html.raw("<figure class=\"chart\"><h3><a href=\"#")
+        .text(to)
+        .raw("\">")
+        .text(called(&chart.title))
+        .raw("</a></h3><p class=\"told\">");
+    html.text(&chart.here).raw("</p>");
+    if !chart.document.trim().is_empty() {
+        html.raw("<p class=\"told\">The document: ")
+            .text(&chart.document)
+            .raw("</p>");
+    }
+    if drawn.is_drawn() {
         html.raw("<div class=\"plot\" data-of=\"")
             .text(id)
             .raw("\" role=\"img\" aria-label=\"");
         html.text(&spoken(&drawn))
             .raw("\"><p class=\"soft\">A script draws this chart. Its table stands below.</p></div>");
-    } else {
+    } else if !drawn.has_points() {
         html.raw("<p class=\"none\">Nothing was measured for this chart.</p>");
     }
     html.raw("<p class=\"tools\" data-of=\"")
         .text(id)
         .raw("\" hidden><button type=\"button\" class=\"csv\">CSV</button>");
-    if drawn.has_points() {
+    if drawn.is_drawn() {
         html.raw("<button type=\"button\" class=\"whole\">Whole range</button>");
         html.raw("<span class=\"soft hint\">Drag over a part to enlarge it.</span>");
     }
@@ -113,10 +151,6 @@ pub(super) fn write(html: &mut Html, id: &str, chart: &Chart) {
         .raw("\">")
         .data(&drawn)
         .raw("</script></figure>");
-}
-
-fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
-    if text.trim().is_empty() { otherwise } else { text }
 }
 
 /// What somebody hears who does not see the drawing. The figures are in the table.
@@ -132,7 +166,11 @@ fn spoken(drawn: &Drawn<'_>) -> String {
 }
 
 fn table(html: &mut Html, drawn: &Drawn<'_>) {
-    html.raw("<details><summary>Table");
+    html.raw(if drawn.is_drawn() {
+        "<details><summary>Table"
+    } else {
+        "<details open><summary>Table"
+    });
     if !drawn.y.said().is_empty() {
         html.raw(": ").text(&drawn.y.said());
     }
@@ -199,18 +237,33 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_without_a_point_is_not_drawn() {
+    fn a_chart_of_two_places_or_without_a_point_is_its_table_alone() {
         let shown = |chart: &Chart| {
             let mut html = Html::default();
-            write(&mut html, "c1-1", chart);
-            html.finish().contains("class=\"plot\"")
+            write(&mut html, "c1-1", "e1", chart);
+            let page = html.finish();
+            assert_eq!(
+                page.contains("class=\"plot\""),
+                page.contains("<details><summary>"),
+                "else its table is open"
+            );
+            page.contains("class=\"plot\"")
         };
-        assert!(shown(&chart(&[1.0], &[Some(0.0)], false)));
+        let all = [Some(0.0), Some(0.0), Some(0.0)];
+        assert!(shown(&chart(&[1.0, 2.0, 3.0], &all, false)));
         assert!(
-            !shown(&chart(&[1.0], &[Some(0.0)], true)),
+            !shown(&chart(&[1.0, 2.0, 3.0], &all, true)),
             "nought is on no logarithmic axis"
         );
-        assert!(!shown(&chart(&[1.0], &[None], false)));
+        assert!(!shown(&chart(&[1.0, 2.0], &all[1..], false)));
+        assert!(!shown(&chart(&[1.0, 2.0, 3.0], &[None; 3], false)));
         assert!(!shown(&chart(&[], &[], false)));
+    }
+
+    #[test]
+    fn powers_stand_on_a_logarithmic_axis() {
+        let is = |at: &[f64]| Drawn::of(&chart(at, &vec![Some(1.0); at.len()], false)).x.logarithmic;
+        assert!(is(&[1.0, 8.0, 64.0, 512.0]) && is(&[4.0, 8.0, 16.0]));
+        assert!(!is(&[0.0, 25.0, 50.0, 75.0]) && !is(&[1.0, 2.0, 3.0]) && !is(&[1.0, 64.0]));
     }
 }

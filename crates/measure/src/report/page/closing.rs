@@ -1,9 +1,8 @@
-//! What stands at the end of the page: what the documents ask for, the machine, and how the report is taken again.
+//! What stands at the end of the page: what the documents ask for, and how the report is taken again.
 
 use super::experiment::{anchor, verdict, word};
 use super::markup::Html;
-use crate::report::numbers::bytes;
-use crate::report::record::{Machine, Promise, Record};
+use crate::report::record::{Promise, Record};
 use crate::report::tally::Outcome;
 
 pub(super) fn write(html: &mut Html, record: &Record) {
@@ -13,12 +12,7 @@ pub(super) fn write(html: &mut Html, record: &Record) {
     } else {
         promises(html, record);
     }
-    html.raw("</section><section id=\"machine\"><h2>The machine</h2><dl class=\"machine\">");
-    machine(html, &record.machine);
-    if !record.left_out.is_empty() {
-        fact(html, "Experiments", &record.left_out);
-    }
-    html.raw("</dl></section><section id=\"again\"><h2>How to run it again</h2>");
+    html.raw("</section><section id=\"again\"><h2>How to run it again</h2>");
     html.raw("<pre>baio report");
     for option in &record.options {
         html.raw(" ").text(&word(option));
@@ -77,73 +71,4 @@ fn shown_by(html: &mut Html, record: &Record, promise: &Promise) {
             None => html.text(name),
         };
     }
-}
-
-fn machine(html: &mut Html, machine: &Machine) {
-    let optional = |value: &Option<String>| value.clone().unwrap_or_default();
-    let several = |count: usize| if count == 0 { String::new() } else { count.to_string() };
-    if let Some(target) = &machine.target {
-        fact(html, "Target", target);
-    }
-    let facts = [
-        ("Kernel", machine.kernel.clone()),
-        ("Processor", machine.processor.clone()),
-        ("Processors to run on", several(machine.processors)),
-        ("Governor", optional(&machine.governor)),
-        (
-            "Memory",
-            if machine.memory_bytes == 0 {
-                String::new()
-            } else {
-                bytes(machine.memory_bytes)
-            },
-        ),
-        ("File system", machine.file_system.clone()),
-        ("Access times", optional(&machine.atime)),
-        ("Device", optional(&machine.device)),
-        (
-            "Kind of device",
-            machine
-                .rotational
-                .map_or("", |yes| if yes { "rotating" } else { "not rotating" })
-                .to_owned(),
-        ),
-        ("Scheduler", optional(&machine.scheduler)),
-        (
-            "Requests of its queue",
-            machine.nr_requests.map_or(String::new(), |count| count.to_string()),
-        ),
-        (
-            "Read-ahead",
-            machine.read_ahead_kb.map_or(String::new(), |kib| format!("{kib} KiB")),
-        ),
-        ("Write cache", optional(&machine.write_cache)),
-        ("Backend", backend(machine)),
-    ];
-    for (name, value) in facts {
-        fact(html, name, if value.is_empty() { "not known" } else { &value });
-    }
-    for peer in &machine.peers {
-        fact(
-            html,
-            &peer.name,
-            peer.version.as_deref().unwrap_or("not installed: left out"),
-        );
-    }
-}
-
-fn backend(machine: &Machine) -> String {
-    if machine.backend_why.is_empty() {
-        machine.backend.clone()
-    } else {
-        format!("{}: {}", machine.backend, machine.backend_why)
-    }
-}
-
-fn fact(html: &mut Html, name: &str, value: &str) {
-    html.raw("<div><dt>")
-        .text(name)
-        .raw("</dt><dd>")
-        .text(value)
-        .raw("</dd></div>");
 }

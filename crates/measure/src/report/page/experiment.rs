@@ -1,7 +1,7 @@
-//! An experiment: what it shows, its charts, its figures in a table, and what a shell is given to run it again.
+//! An experiment: what it shows, its figures in a table, and what a shell is given to run it again. Its charts stand above, with all others.
 
+use super::Room;
 use super::markup::Html;
-use super::{Room, chart};
 use crate::report::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
 use crate::report::record::{Experiment, Row};
 use crate::report::tally::{Outcome, Tally, missed_by};
@@ -37,11 +37,7 @@ pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: R
     html.raw("<section class=\"experiment\" id=\"")
         .text(&anchor(at, &experiment.name));
     html.raw("\" data-rows=\"").show(experiment.rows.len().min(room.rows()));
-    html.raw("\" data-charts=\"")
-        .show(experiment.charts.len())
-        .raw("\"><h2>")
-        .text(called(&experiment.name))
-        .raw("</h2>");
+    html.raw("\"><h2>").text(called(&experiment.name)).raw("</h2>");
     if !experiment.shows.is_empty() {
         html.raw("<p class=\"shows\">").text(&experiment.shows).raw("</p>");
     }
@@ -53,13 +49,13 @@ pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: R
         }
         html.raw("</ul>");
     }
-    for (n, each) in experiment.charts.iter().enumerate() {
-        chart::write(html, &format!("c{}-{}", at + 1, n + 1), each);
-    }
-    if experiment.rows.is_empty() && experiment.charts.is_empty() {
-        html.raw("<p class=\"none\">This experiment has no figures.</p>");
-    } else if !experiment.rows.is_empty() {
-        table(html, &experiment.rows, room);
+    match (
+        experiment.rows.is_empty(),
+        experiment.charts.is_empty() && experiment.disk.is_empty(),
+    ) {
+        (true, true) => drop(html.raw("<p class=\"none\">This experiment has no figures.</p>")),
+        (true, false) => drop(html.raw("<p class=\"none\">Its figures stand above.</p>")),
+        (false, _) => table(html, &experiment.rows, room),
     }
     commands(html, experiment, room);
     html.raw("</section>");
@@ -159,7 +155,7 @@ fn table(html: &mut Html, rows: &[Row], room: Room) {
 fn telling(rows: &[Row], most: usize) -> Vec<&Row> {
     let mut places: Vec<usize> = (0..rows.len()).collect();
     places.sort_by_key(|&at| match Outcome::of(&rows[at]) {
-        Outcome::Missed => 0,
+        Outcome::Missed | Outcome::Short => 0,
         _ if rows[at].mark.is_some() => 1,
         _ => 2,
     });
@@ -218,7 +214,7 @@ fn figures(html: &mut Html, row: &Row, columns: &Columns) {
         let outcome = Outcome::of(row);
         html.raw("<td class=").raw(outcome.class()).raw(">");
         match outcome {
-            Outcome::Missed => html.text(&missed_by(row)),
+            Outcome::Missed | Outcome::Short => html.text(&missed_by(row)),
             other => html.raw(other.word()),
         };
     }

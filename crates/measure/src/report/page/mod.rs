@@ -1,9 +1,11 @@
-//! `report.html`: the report as one file that needs no network, with verdicts first.
+//! `report.html`: the report as one file that needs no network, with the machine first.
 //!
 //! ```text
-//! record ----> head        do the marks hold, which are missed, contents
-//!         ---> experiment  charts, figures, commands; once for each
-//!         ---> closing     what the documents ask for, the machine, how to run it again
+//! record ----> first       the machine, its disk in figures, ours beside the others in counts, with names
+//!         ---> chart       all charts
+//!         ---> project     marks, and which are missed; contents
+//!              experiment  figures, commands; once for each
+//!              closing     what the documents ask for, how to run it again
 //! ```
 //!
 //! | file | what it is |
@@ -22,8 +24,9 @@ use markup::Html;
 mod chart;
 mod closing;
 mod experiment;
-mod head;
+mod first;
 mod markup;
+mod project;
 #[cfg(test)]
 mod tests;
 
@@ -78,17 +81,17 @@ fn page(record: &Record, room: Room) -> Html {
         .raw("'\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     html.raw("<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\">");
-    html.raw("<title>")
-        .text(&tally.said())
-        .raw(" · baio report</title><style>");
+    html.raw("<title>baio report");
+    if let Some(device) = &record.machine.device {
+        html.raw(" · ").text(device);
+    }
+    html.raw("</title><style>");
     html.raw(include_str!("assets/uplot-1.6.32.min.css"))
         .raw(include_str!("assets/page.css"));
     html.raw("</style></head><body><main>");
-    head::write(&mut html, record, &tally, room);
-    for (at, experiment) in record.experiments.iter().enumerate() {
-        experiment::write(&mut html, at, experiment, room);
-    }
-    closing::write(&mut html, record);
+    first::write(&mut html, record, room);
+    chart::all(&mut html, record);
+    project::write(&mut html, record, &tally, room);
     html.raw("</main>");
     if record
         .experiments

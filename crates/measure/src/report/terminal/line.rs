@@ -1,7 +1,11 @@
 //! A figure in a line of the terminal.
 
 use crate::report::record::Row;
+use crate::report::tally::Outcome;
 use crate::report::terminal::cut;
+
+/// How a line ends that is loud.
+pub(super) const MISSED: &str = "MISSED";
 
 /// One line of the table, as text.
 #[derive(Debug)]
@@ -20,12 +24,10 @@ impl Line {
             .theirs
             .map_or_else(String::new, |value| format!(" {}", short(value, "")));
         // The name gives way: the figure is read.
-        let name = cut(&spoken(&row.peer), 20_usize.saturating_sub(theirs.chars().count()));
-        let verdict = match (row.holds, &row.skipped) {
-            (_, Some(_)) => "skipped",
-            (Some(true), _) => "holds",
-            (Some(false), _) => "MISSED",
-            (None, None) => "",
+        let name = cut(&spoken(&row.peer), 18_usize.saturating_sub(theirs.chars().count()));
+        let verdict = match Outcome::of(row) {
+            Outcome::Missed => MISSED,
+            other => other.word(),
         };
         Line {
             figure: spoken(&row.figure),

@@ -95,6 +95,8 @@
     const ours = line.whose === "ours";
     const dash = n === first ? undefined : line.whose === "document" ? [[2, 4], [2, 8], [1, 3]][n % 3] : dashes[n % dashes.length];
     return {
+      colour,
+      ours,
       label: shown(line.name) + (line.whose === "document" && !line.name.startsWith("document") ? " (the document)" : ""),
       stroke: () => style(colour),
       width: ours ? 2.5 : 1.5,
@@ -186,7 +188,9 @@
       height: place.clientWidth < 600 ? 260 : 320,
       padding: [10, 16, 0, 0],
       cursor: { drag: { x: true, y: false }, points: { size: 9 } },
-      legend: { live: true, markers: { width: 2, dash: (u, n) => (chart.lines[n - 1]?.whose === "document" ? "dotted" : u.series[n].dash ? "dashed" : "solid") } },
+      legend: { live: true },
+      // Where the pointer is, the legend says it; elsewhere that row would name an axis without a value.
+      hooks: { setCursor: [(u) => u.root.classList.toggle("pointed", u.cursor.idx != null)] },
       scales: {
         x: { time: false, distr: chart.x.logarithmic ? 3 : 1, log: base(data[0]), range: widened(chart.x.logarithmic) },
         y: { distr: chart.y.logarithmic ? 3 : 1, range: valueRange(chart.y.logarithmic) },
@@ -205,6 +209,7 @@
       place.removeAttribute(name);
     }
     charts.push(u);
+    mark(u);
     byFinger(u);
     let width = place.clientWidth;
     new ResizeObserver(() => {
@@ -258,13 +263,28 @@
     recolour();
   }
 
-  // The markers of the legend are elements, which keep the colour that they were made with.
+  // A marker of the legend is a piece of its line: the same colour, width, dashes and point.
+  function mark(u) {
+    const part = (name, attributes) => {
+      const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+      return element;
+    };
+    u.root.querySelectorAll(".u-series").forEach((row, n) => {
+      const marker = row.querySelector(".u-marker");
+      if (!marker || n === 0) return;
+      const line = u.series[n];
+      const [stroke, fill] = [style(line.colour), style(line.ours ? line.colour : "--paper")];
+      const picture = part("svg", { width: 44, height: 10, "aria-hidden": "true" });
+      picture.append(part("line", { x1: 0, y1: 5, x2: 44, y2: 5, stroke, "stroke-width": line.ours ? 2.5 : 1.5, "stroke-dasharray": (line.dash ?? []).join(" ") }));
+      picture.append(part("circle", { cx: 22, cy: 5, r: 3, stroke, fill }));
+      marker.replaceChildren(picture);
+    });
+  }
+
   function recolour() {
     for (const u of charts) {
-      u.root.querySelectorAll(".u-series").forEach((row, n) => {
-        const marker = row.querySelector(".u-marker");
-        if (marker && n > 0) marker.style.borderColor = u.series[n].stroke(u, n);
-      });
+      mark(u);
       u.redraw(false, true);
     }
   }

@@ -1,34 +1,16 @@
-//! What is seen first: whether the marks hold, which are missed, and where each experiment stands.
+//! For the project: which of its marks are missed, where each experiment stands, and each experiment with all its figures.
 
-use super::Room;
-use super::experiment::{anchor, called, verdict};
+use super::experiment::{self, anchor, called, verdict};
 use super::markup::Html;
-use crate::report::numbers::{duration, mark};
+use super::{Room, closing};
+use crate::report::numbers::mark;
 use crate::report::record::{Experiment, Record};
 use crate::report::tally::{Outcome, Tally, measured, missed_by};
 
-/// The verdicts, and the way to everything below.
 pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>, room: Room) {
-    html.raw("<header>");
-    html.raw("<p class=\"of\">baio report");
-    if !record.version.is_empty() {
-        html.raw(" · ").text(&record.version);
-    }
-    if !record.began.is_empty() {
-        html.raw(" · ").text(&moment(&record.began));
-    }
-    html.raw(" · took ").text(&duration(record.seconds));
-    if record.quick {
-        html.raw(" · quick: a look, not a verdict");
-    }
-    html.raw("</p>");
-    html.raw("<p class=\"theme\" role=\"group\" aria-label=\"Colours\" hidden>");
-    html.raw("<button type=\"button\" data-theme-choice=\"\" aria-pressed=\"true\">Auto</button>");
-    html.raw("<button type=\"button\" data-theme-choice=\"light\" aria-pressed=\"false\">Light</button>");
-    html.raw("<button type=\"button\" data-theme-choice=\"dark\" aria-pressed=\"false\">Dark</button></p>");
-    html.raw("<h1 id=\"verdict\">").text(&tally.said()).raw("</h1>");
-    html.raw("<p id=\"missed\" class=\"summary\">")
-        .text(&missed_said(tally));
+    html.raw("<section id=\"project\"><h2>For the project</h2><p class=\"summary\">")
+        .text(&tally.said());
+    html.raw(".</p><p id=\"missed\">").text(&missed_said(tally));
     match (tally.not_measured, tally.judged()) {
         (0, _) => html.raw(""),
         (1, 0) => html.raw(" One was not measured."),
@@ -36,11 +18,13 @@ pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>, room: R
         (all, 0) => html.raw(" ").show(all).raw(" were not measured."),
         (more, _) => html.raw(" ").show(more).raw(" more were not measured."),
     };
-    html.raw("</p>");
-    failures(html, record);
-    html.raw("</header>");
+    html.raw("</p></section>");
     misses(html, tally, room);
     contents(html, record);
+    for (at, one) in record.experiments.iter().enumerate() {
+        experiment::write(html, at, one, room);
+    }
+    closing::write(html, record);
 }
 
 fn missed_said(tally: &Tally<'_>) -> String {
@@ -51,39 +35,6 @@ fn missed_said(tally: &Tally<'_>) -> String {
         (missed, _) => {
             format!("{missed} marks are missed. A mark is what the project has set itself; a missed one fails nothing.")
         }
-    }
-}
-
-/// `2026-11-23T14:10:05Z` as people write it; anything else as it is.
-fn moment(began: &str) -> String {
-    match (
-        began.get(..10),
-        began.get(10..11),
-        began.get(11..16),
-        began.ends_with('Z'),
-    ) {
-        (Some(day), Some("T"), Some(minute), true) => format!("{day} {minute} UTC"),
-        _ => began.to_owned(),
-    }
-}
-
-/// What fails the report, which a missed mark does not.
-fn failures(html: &mut Html, record: &Record) {
-    if !record.finished {
-        html.raw("<p class=\"warning\">This report did not finish. It shows what had ended by then.</p>");
-    }
-    let failed = record.experiments.iter().enumerate().filter(|(_, one)| !one.verified);
-    let mut failed = failed.peekable();
-    if failed.peek().is_some() {
-        html.raw("<p class=\"warning\">Something did not hold that must hold, in ");
-        for (n, (at, experiment)) in failed.enumerate() {
-            html.raw(if n > 0 { ", " } else { "" }).raw("<a href=\"#");
-            html.text(&anchor(at, &experiment.name))
-                .raw("\">")
-                .text(called(&experiment.name))
-                .raw("</a>");
-        }
-        html.raw(".</p>");
     }
 }
 
@@ -106,7 +57,9 @@ fn misses(html: &mut Html, tally: &Tally<'_>, room: Room) {
         html.raw("<td class=n data-is=measured>").text(&measured(miss.row));
         html.raw("<td class=n data-is=mark>")
             .text(&mark(miss.row.mark.as_deref().unwrap_or_default()));
-        html.raw("<td class=missed>")
+        html.raw("<td class=")
+            .raw(Outcome::of(miss.row).class())
+            .raw(">")
             .text(&missed_by(miss.row))
             .raw("<td data-is=in><a href=\"#");
         html.text(&anchor(miss.experiment, miss.name))
@@ -152,7 +105,7 @@ fn contents(html: &mut Html, record: &Record) {
         }
         html.raw("</li>");
     }
-    html.raw("</ul><p class=\"also\"><a href=\"#promises\">What the documents ask for</a> · <a href=\"#machine\">The machine</a> · ");
+    html.raw("</ul><p class=\"also\"><a href=\"#promises\">What the documents ask for</a> · ");
     html.raw("<a href=\"#again\">How to run it again</a></p></nav>");
 }
 
@@ -162,16 +115,6 @@ fn measured_any(experiment: &Experiment) -> bool {
         .rows
         .iter()
         .any(|row| row.ours.is_some() || row.ratio.is_some())
+        || !experiment.disk.is_empty()
         || lines.any(|line| line.values.iter().any(Option::is_some))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_moment_is_told_as_people_write_it() {
-        assert_eq!(moment("2026-11-23T14:10:05Z"), "2026-11-23 14:10 UTC");
-        assert_eq!(moment("ünknown, but long enough"), "ünknown, but long enough");
-    }
 }

@@ -1,0 +1,299 @@
+//! What is seen first: the machine, its disk in figures and what they advise, ours beside the others in counts.
+
+use super::Room;
+use super::experiment::{anchor, called};
+use super::markup::Html;
+use crate::disk;
+use crate::report::beside::{Beside, Compared, Counts, losses};
+use crate::report::machine::facts;
+use crate::report::numbers::{duration, figure, ratio};
+use crate::report::record::Record;
+
+/// Works in which we lose that are shown first.
+const WORST: usize = 4;
+
+pub(super) fn write(html: &mut Html, record: &Record, room: Room) {
+    let all = Beside::all(record);
+    html.raw("<header>");
+    of(html, record);
+    html.raw("<p class=\"theme\" role=\"group\" aria-label=\"Colours\" hidden>");
+    html.raw("<button type=\"button\" data-theme-choice=\"\" aria-pressed=\"true\">Auto</button>");
+    html.raw("<button type=\"button\" data-theme-choice=\"light\" aria-pressed=\"false\">Light</button>");
+    html.raw("<button type=\"button\" data-theme-choice=\"dark\" aria-pressed=\"false\">Dark</button></p>");
+    html.raw("<h1 id=\"verdict\">")
+        .text(&verdict(record, &all))
+        .raw("</h1>");
+    machine(html, record);
+    failures(html, record);
+    html.raw("</header><div class=\"first\">");
+    this_disk(html, record);
+    counts(html, &all);
+    html.raw("</div>");
+    names(html, &all, room);
+}
+
+fn of(html: &mut Html, record: &Record) {
+    html.raw("<p class=\"of\">baio report");
+    if !record.version.is_empty() {
+        html.raw(" · ").text(&record.version);
+    }
+    if !record.began.is_empty() {
+        html.raw(" · ").text(&moment(&record.began));
+    }
+    html.raw(" · took ").text(&duration(record.seconds));
+    if record.quick {
+        html.raw(" · quick: a look");
+    }
+    html.raw(" · <a href=\"#project\">for the project</a></p>");
+}
+
+/// The disk in a sentence; where it was not measured alone, ours beside the others.
+fn verdict(record: &Record, all: &[Beside<'_>]) -> String {
+    let of = |kind| record.disk().iter().filter(move |figure| figure.kind == kind);
+    let reads = of(disk::Kind::RandomRead).max_by(|one, other| one.iops.total_cmp(&other.iops));
+    let durable = of(disk::Kind::DurableWrite).next().and_then(|alone| alone.p50_us);
+    let durable = durable.map_or_else(String::new, |us| format!(", a durable write in {} µs", figure(us)));
+    match (reads, all.iter().max_by_key(|one| one.speed.all())) {
+        (Some(reads), _) => format!("{} random reads a second{durable}", figure(reads.iops)),
+        (None, Some(one)) => format!(
+            "Beside {}: faster in {}, the same in {}, slower in {}",
+            one.peers,
+            one.speed.better.len(),
+            one.speed.same.len(),
+            one.speed.worse.len()
+        ),
+        (None, None) => "Nothing was compared".to_owned(),
+    }
+}
+
+/// A line for everybody, and all of it for whom it matters.
+fn machine(html: &mut Html, record: &Record) {
+    let facts = facts(&record.machine);
+    let known = |name: &str| facts.iter().find(|(fact, value)| *fact == name && !value.is_empty());
+    let first = [
+        "Target",
+        "Device",
+        "File system",
+        "Kind of device",
+        "Processors to run on",
+        "Processor",
+        "Memory",
+        "Kernel",
+    ];
+    html.raw("<p class=\"summary\">");
+    for (n, (name, value)) in first.into_iter().filter_map(known).enumerate() {
+        html.raw(if n > 0 { " · " } else { "" });
+        match *name {
+            "Processors to run on" => html
+                .text(value)
+                .raw(if value == "1" { " processor" } else { " processors" }),
+            "Kernel" => html.raw("Linux ").text(value),
+            _ => html.text(value),
+        };
+    }
+    html.raw("</p><details id=\"machine\"><summary>All of the machine</summary><dl class=\"machine\">");
+    for (name, value) in &facts {
+        fact(html, name, if value.is_empty() { "not known" } else { value });
+    }
+    for peer in &record.machine.peers {
+        fact(
+            html,
+            &peer.name,
+            peer.version.as_deref().unwrap_or("not installed: left out"),
+        );
+    }
+    if !record.left_out.is_empty() {
+        fact(html, "Experiments", &record.left_out);
+    }
+    html.raw("</dl></details>");
+}
+
+fn fact(html: &mut Html, name: &str, value: &str) {
+    html.raw("<div><dt>")
+        .text(name)
+        .raw("</dt><dd>")
+        .text(value)
+        .raw("</dd></div>");
+}
+
+/// `2026-11-23T14:10:05Z` as people write it; anything else as it is.
+fn moment(began: &str) -> String {
+    match (
+        began.get(..10),
+        began.get(10..11),
+        began.get(11..16),
+        began.ends_with('Z'),
+    ) {
+        (Some(day), Some("T"), Some(minute), true) => format!("{day} {minute} UTC"),
+        _ => began.to_owned(),
+    }
+}
+
+/// What fails the report, which a missed mark does not.
+fn failures(html: &mut Html, record: &Record) {
+    if !record.finished {
+        html.raw("<p class=\"warning\">This report did not finish. It shows what had ended by then.</p>");
+    }
+    let failed = record.experiments.iter().enumerate().filter(|(_, one)| !one.verified);
+    let mut failed = failed.peekable();
+    if failed.peek().is_some() {
+        html.raw("<p class=\"warning\">Something did not hold that must hold, in ");
+        for (n, (at, experiment)) in failed.enumerate() {
+            html.raw(if n > 0 { ", " } else { "" }).raw("<a href=\"#");
+            html.text(&anchor(at, &experiment.name))
+                .raw("\">")
+                .text(called(&experiment.name))
+                .raw("</a>");
+        }
+        html.raw(".</p>");
+    }
+}
+
+fn this_disk(html: &mut Html, record: &Record) {
+    let figures = record.disk();
+    if figures.is_empty() {
+        html.raw("<p class=\"none\">This report has no figures of the disk alone: <code>baio tour</code> and <code>baio report --only disk</code> take them.</p>");
+        return;
+    }
+    html.raw("<section id=\"disk\"><h2>This disk</h2><table class=\"figures\"><thead><tr>");
+    for heading in disk::COLUMNS {
+        html.raw("<th scope=col class=n>").text(heading);
+    }
+    html.raw("</thead><tbody>");
+    for one in figures {
+        let [what, numbers @ ..] = one.cells();
+        html.raw(if what.starts_with(' ') {
+            "<tr><th scope=row class=more>"
+        } else {
+            "<tr><th scope=row>"
+        });
+        html.text(what.trim());
+        for number in numbers {
+            html.raw("<td class=n>").text(&number);
+        }
+    }
+    html.raw("</table><ul class=\"advice\">");
+    for sentence in disk::advice(figures) {
+        html.raw("<li>").text(&sentence).raw("</li>");
+    }
+    html.raw("</ul></section>");
+}
+
+/// Each count leads to the names.
+fn counts(html: &mut Html, all: &[Beside<'_>]) {
+    if all.is_empty() {
+        return;
+    }
+    html.raw("<section id=\"beside\"><h2>Ours beside the others</h2><table class=\"figures\"><thead>");
+    html.raw("<tr><th><th colspan=3 scope=colgroup class=n>speed<th colspan=3 scope=colgroup class=n>processor a request<tr><th>");
+    for heading in ["faster", "same", "slower", "less", "same", "more"] {
+        html.raw("<th scope=col class=n>").raw(heading);
+    }
+    html.raw("</thead><tbody>");
+    for (at, one) in all.iter().enumerate() {
+        html.raw("<tr><th scope=row>").text(one.peers);
+        for (of, counts) in [&one.speed, &one.cpu].into_iter().enumerate() {
+            for (list, which) in [&counts.better, &counts.same, &counts.worse].into_iter().zip(0..) {
+                html.raw("<td class=n>");
+                match list.len() {
+                    0 => html.raw("0"),
+                    some => html
+                        .raw("<a href=\"#")
+                        .text(&list_anchor(at, of, which))
+                        .raw("\">")
+                        .show(some)
+                        .raw("</a>"),
+                };
+            }
+        }
+    }
+    html.raw("</table>");
+    let once: usize = all.iter().map(|one| one.speed.once).sum();
+    html.raw("<p class=\"soft\">The same is what the rounds cannot tell apart.");
+    if once > 0 {
+        html.raw(" Of ")
+            .show(once)
+            .raw(" more there was one round, which tells nothing.");
+    }
+    html.raw("</p>");
+    let losses = losses(all);
+    if !losses.is_empty() {
+        html.raw("<h3>Where they are faster</h3><ul class=\"advice\">");
+        losses.iter().take(WORST).for_each(|one| work(html, one));
+        html.raw("</ul>");
+    }
+    html.raw("</section>");
+}
+
+fn list_anchor(peers: usize, of: usize, which: usize) -> String {
+    format!("b{peers}-{of}-{which}")
+}
+
+/// Work by work. What is slower is open to be read.
+fn names(html: &mut Html, all: &[Beside<'_>], room: Room) {
+    if all.is_empty() {
+        return;
+    }
+    html.raw("<section id=\"names\"><h2>Work by work</h2>");
+    for (at, one) in all.iter().enumerate() {
+        let words = [
+            ["slower than", "as fast as", "faster than"],
+            [
+                "more processor time than",
+                "as much processor time as",
+                "less processor time than",
+            ],
+        ];
+        for (of, (counts, words)) in [&one.speed, &one.cpu].into_iter().zip(words).enumerate() {
+            let Counts {
+                better, same, worse, ..
+            } = counts;
+            for ((list, word), which) in [worse, same, better].into_iter().zip(words).zip([2, 1, 0]) {
+                if !list.is_empty() {
+                    html.raw("<details><summary>")
+                        .show(list.len())
+                        .raw(" ")
+                        .raw(word)
+                        .raw(" ")
+                        .text(one.peers);
+                    // A link to the list opens it.
+                    html.raw("</summary><ul class=\"works\" id=\"")
+                        .text(&list_anchor(at, of, which))
+                        .raw("\">");
+                    list.iter().take(room.rows()).for_each(|one| work(html, one));
+                    let more = list.len().saturating_sub(room.rows());
+                    if more > 0 {
+                        html.raw("<li>and ")
+                            .show(more)
+                            .raw(" more, in <code>report.json</code></li>");
+                    }
+                    html.raw("</ul></details>");
+                }
+            }
+        }
+    }
+    html.raw("</section>");
+}
+
+fn work(html: &mut Html, one: &Compared<'_>) {
+    html.raw("<li>")
+        .text(&one.row.ratio.map_or_else(String::new, ratio))
+        .raw(" of ")
+        .text(&one.row.peer);
+    html.raw(": <a href=\"#")
+        .text(&anchor(one.experiment, one.name))
+        .raw("\">")
+        .text(called(one.name));
+    html.raw("</a>, ").text(&one.row.what).raw("</li>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_told_as_people_write_it() {
+        assert_eq!(moment("2026-11-23T14:10:05Z"), "2026-11-23 14:10 UTC");
+        assert_eq!(moment("ünknown, but long enough"), "ünknown, but long enough");
+    }
+}
