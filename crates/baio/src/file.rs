@@ -95,18 +95,25 @@ impl<L: Transport> File<L> {
         if access == Access::Write {
             file.must_not_append().map_err(fail)?;
         }
+        Ok(File::from_engine(link, file, access))
+    }
+
+    /// Takes a file that was opened for the engine, in one description or both.
+    #[doc(hidden)]
+    pub fn from_engine(link: &L, file: baio_engine::File, access: Access) -> Operation<L, File<L>> {
+        let name = file.name().to_owned();
         let mode = match file.gives(Caching::Direct) {
             true => Mode::Direct,
             false => Mode::Kernel,
         };
         let call = Call::AddFile { file, access };
-        Ok(Operation::new(link, call, move |link, reply| match reply {
+        Operation::new(link, call, move |link, reply| match reply {
             Reply::OpenedFile(handle) => {
                 link.tell_link(Notice::Named(handle, name.clone()));
                 Some(File::new(link, handle, name, mode))
             }
             _ => None,
-        }))
+        })
     }
 
     /// The same file, with another mode for requests that do not say one. It must have been opened for that mode too

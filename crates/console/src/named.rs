@@ -1,9 +1,12 @@
-//! The segment that a command line names.
+//! The segment that a command line names, and what is a volume.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use baio_engine::Config;
 use baio_storage::segment::name::SegmentName;
+use baio_storage::segment::superblock::MAGIC;
 use baio_storage::{Core, Error, Identity};
 
 use crate::failure::Failure;
@@ -21,8 +24,23 @@ pub struct NamedSegment {
     pub name: String,
 }
 
+/// A file of fewer bytes holds no volume: the second copy of its superblock begins here.
+pub const VOLUME_MIN: u64 = 64 << 10;
+
+/// Does it hold a volume? The first or the second copy of its superblock begins in a way that nothing else does.
+pub fn holds_volume(file: &File) -> bool {
+    let found = |at| {
+        let mut head = [0; MAGIC.len()];
+        file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
+    };
+    found(0) || found(VOLUME_MIN)
+}
+
 /// Can a segment have this name? It is asked before anything is opened: a bad one must not even raise the volume's epoch.
-pub(crate) fn check_name(command: &str, typed: &str, name: &str) -> Result<(), Failure> {
+///
+/// # Errors
+/// It cannot.
+pub fn check_name(command: &str, typed: &str, name: &str) -> Result<(), Failure> {
     SegmentName::new(name).map(drop).map_err(|error| {
         let error = Error::new("name", typed, error);
         Failure::from_storage(command, typed, &error)

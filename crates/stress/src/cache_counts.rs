@@ -1,6 +1,6 @@
 //! What our own cache has done, as results show it.
 
-use baio_storage::cache::CacheStats;
+use baio::CacheStats;
 use serde::{Deserialize, Serialize};
 
 /// The counters that are shown, each with its name in the cache's own.

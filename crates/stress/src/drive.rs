@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use baio::{Error, Fault};
 use baio_console::failure::Failure;
 use baio_console::interrupt;
 use baio_engine::{Memory, Wait};
-use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane, Rw, Stage, Verify, warm_bytes};
 use super::pattern::Random;

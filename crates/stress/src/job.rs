@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use baio::Identity;
 use baio_engine::{Caching, Choice, Durability};
-use baio_storage::Identity;
 use clap::ValueEnum;
 
 /// Segments are read and written in multiples of this: volumes have no smaller block.

@@ -3,17 +3,13 @@
 //! An ordinary file may. A volume image and a device only when the user insists, and then not while somebody else has them:
 //! a mounted or claimed device stays refused, and so does a volume that a process serves.
 
-use std::fs::File as StdFile;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use baio::{Error, Identity};
 use baio_console::failure::Failure;
+use baio_console::named::holds_volume;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
-use baio_storage::segment::superblock::MAGIC;
-use baio_storage::{Error, Identity};
-
-/// Bytes that a whole superblock copy lies behind the first.
-const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +57,7 @@ impl Place {
         };
         let kind = metadata.file_type();
         if kind.is_file() {
-            return Ok(place(Kind::File, metadata.len(), holds_volume(path)));
+            return Ok(place(Kind::File, metadata.len(), path_holds_volume(path)));
         }
         if !kind.is_block_device() {
             let code = if kind.is_dir() { "EISDIR" } else { "EINVAL" };
@@ -74,7 +70,7 @@ impl Place {
         }
         let size = open(path, &Open::read()).and_then(|file| file.size().map_err(|errno| of_size(path, errno)));
         let size = size.map_err(|error| refused(command, path, error))?;
-        Ok(place(Kind::Device, size, holds_volume(path)))
+        Ok(place(Kind::Device, size, path_holds_volume(path)))
     }
 
     fn missing(path: &Path) -> Place {
@@ -150,16 +146,8 @@ pub(crate) fn may_write_segment(
         .cured_by("name one of yours, only read, or insist with --force"))
 }
 
-/// The first or the second copy of a superblock begins in a way that nothing else does.
-fn holds_volume(path: &Path) -> bool {
-    let Ok(file) = StdFile::open(path) else {
-        return false;
-    };
-    let found = |at| {
-        let mut head = [0; MAGIC.len()];
-        file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
-    };
-    found(0) || found(SECOND_SUPERBLOCK_AT)
+fn path_holds_volume(path: &Path) -> bool {
+    std::fs::File::open(path).is_ok_and(|file| holds_volume(&file))
 }
 
 fn open(path: &Path, options: &Open) -> Result<File, SetupError> {

@@ -1,8 +1,8 @@
 //! What one lane notes down in one stage, and which failures end it.
 
+use baio::{Error, Fault};
 use baio_console::failure::Failure;
 use baio_engine::Errno;
-use baio_storage::{Error, Fault};
 
 use super::job::{Job, Stage};
 use super::result::{LaneReport, Tally};

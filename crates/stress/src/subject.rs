@@ -6,13 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-use baio::Local;
+use baio::{Core, Error, Fault, Identity, Local};
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
 use baio_console::size::format_size;
 use baio_console::target::{Target as Meant, TypedTarget};
 use baio_engine::{Caching, Create, Descriptions, Durability, File, Memory, Open, Wait};
-use baio_storage::{Core, Error, Fault, Identity};
 
 use crate::deal::deal;
 use crate::drive::put;

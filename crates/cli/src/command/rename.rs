@@ -1,8 +1,8 @@
 //! `baio rename`: gives a segment another name.
 
-use baio::{Error, Identity, Link};
+use baio::{Identity, Link};
 use baio_console::failure::Failure;
-use baio_storage::segment::name::SegmentName;
+use baio_console::named::check_name;
 
 use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;
@@ -12,10 +12,7 @@ use crate::command::volume_args::RenameArgs;
 pub(crate) fn run(args: RenameArgs) -> Result<Segment, Failure> {
     let target = SegmentTarget::resolve("rename", &args.target)?;
     // A bad name must not even raise the volume's epoch.
-    SegmentName::new(&args.new).map_err(|error| {
-        let error = Error::new("rename", args.new.clone(), error);
-        Failure::from_storage("rename", args.new.clone(), &error)
-    })?;
+    check_name("rename", &args.new, &args.new)?;
     let named = match target {
         SegmentTarget::Here(named) => named,
         SegmentTarget::Served(segment) => {

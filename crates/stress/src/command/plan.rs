@@ -5,13 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use baio::{Access, Link, Remote};
+use baio::{Access, Core, Identity, Link, Remote};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_console::named::NamedSegment;
 use baio_console::size::format_size;
 use baio_console::target::{Served, Target as Meant};
-use baio_storage::{Core, Identity};
 
 use super::args::StressArgs;
 use crate::job::{Mode, Rw, SEGMENT_BLOCK, SegmentPath, Verify};
@@ -54,32 +53,7 @@ pub(crate) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
 
 /// What the command line alone can tell, and its parser cannot.
 fn check(args: &StressArgs) -> Result<(), Failure> {
-    for (is_given, on, mode, said) in [
-        (
-            args.cache.is_some(),
-            "--cache",
-            Mode::Cached,
-            "only our own cache has a size to choose",
-        ),
-        (
-            args.warm.is_some(),
-            "--warm",
-            Mode::Cached,
-            "only our own cache can be filled before",
-        ),
-        (
-            args.cold,
-            "--cold",
-            Mode::Kernel,
-            "only the kernel's cache can be emptied of a file",
-        ),
-    ] {
-        if is_given && args.mode != mode {
-            let mode = format!("--mode {}", mode.name());
-            let cure = format!("leave out {on}, or take {mode}");
-            return Err(Failure::usage(COMMAND, said).on(on).needing(mode).cured_by(cure));
-        }
-    }
+    check_cache(args)?;
     let request_size = args.request_size.bytes();
     // Memory is handed out in pages.
     let memory = u128::from(request_size.max(4096)) * u128::from(args.depth()) * u128::from(args.threads);
@@ -152,6 +126,37 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
         Some((_, said, on, need, cure)) => Err(Failure::usage(COMMAND, said).on(on).needing(need).cured_by(cure)),
         None => Ok(()),
     }
+}
+
+/// What is said of a cache goes with the mode that has it.
+fn check_cache(args: &StressArgs) -> Result<(), Failure> {
+    for (is_given, on, mode, said) in [
+        (
+            args.cache.is_some(),
+            "--cache",
+            Mode::Cached,
+            "only our own cache has a size to choose",
+        ),
+        (
+            args.warm.is_some(),
+            "--warm",
+            Mode::Cached,
+            "only our own cache can be filled before",
+        ),
+        (
+            args.cold,
+            "--cold",
+            Mode::Kernel,
+            "only the kernel's cache can be emptied of a file",
+        ),
+    ] {
+        if is_given && args.mode != mode {
+            let mode = format!("--mode {}", mode.name());
+            let cure = format!("leave out {on}, or take {mode}");
+            return Err(Failure::usage(COMMAND, said).on(on).needing(mode).cured_by(cure));
+        }
+    }
+    Ok(())
 }
 
 fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {

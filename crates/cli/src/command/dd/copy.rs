@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use baio::{Buffer, Durability, Mode, Outcome, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
 
-use super::cores::Cores;
 use super::ends::{End, Ends};
 use super::plan::Plan;
 use super::progress::Progress;
+use super::routes::Routes;
 use super::signals::Signals;
 use super::slots::{Slots, State};
 use super::stream::Stream;
@@ -43,7 +43,7 @@ pub(super) enum Source {
 
 /// A copy under way.
 pub(super) struct Copy<'a> {
-    cores: &'a mut Cores,
+    routes: &'a mut Routes,
     operands: &'a DdOperands,
     input: &'a End,
     output: &'a End,
@@ -86,7 +86,7 @@ pub(super) struct Copied {
 
 impl<'a> Copy<'a> {
     pub(super) fn new(
-        cores: &'a mut Cores,
+        routes: &'a mut Routes,
         ends: &'a Ends,
         operands: &'a DdOperands,
         source: Source,
@@ -94,7 +94,7 @@ impl<'a> Copy<'a> {
         (meter, signals): (&'a mut Meter, &'a Signals),
     ) -> Copy<'a> {
         Copy {
-            cores,
+            routes,
             operands,
             input: &ends.input,
             output: &ends.output,
@@ -125,7 +125,7 @@ impl<'a> Copy<'a> {
         loop {
             self.heed();
             let mut moved = self.feed()?;
-            while let Some(outcome) = self.cores.next_outcome() {
+            while let Some(outcome) = self.routes.next_outcome() {
                 moved = true;
                 self.in_flight -= 1;
                 self.ended(outcome)?;
@@ -139,8 +139,8 @@ impl<'a> Copy<'a> {
             }
             self.in_flight_max = self.in_flight_max.max(self.in_flight);
             if !self.interrupted {
-                self.cores.turn()?;
-            } else if self.cores.are_stuck()? {
+                self.routes.turn()?;
+            } else if self.routes.are_stuck()? {
                 break;
             }
         }
@@ -195,10 +195,10 @@ impl<'a> Copy<'a> {
             mode,
             durability,
             tag,
-            ..SegmentRequest::new(end.handle, op, buffer)
+            ..SegmentRequest::new(end.handle(), op, buffer)
         };
         self.in_flight += 1;
-        self.cores.start(end.way, request)
+        self.routes.start(end.route, request)
     }
 
     fn add_to(&mut self, part: usize, outcome: &Outcome) {

@@ -7,7 +7,7 @@ use std::io::{Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use baio::{Access, Config, Durability, Errno, Fault, Handle, Identity, Mode};
+use baio::{Access, Caching, Config, Durability, Errno, Fault, Handle, Mode};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_console::named::NamedSegment;
@@ -17,10 +17,10 @@ use baio_engine::Kind;
 
 use rustix::fs::Advice;
 
-use super::cores::{Cores, Way};
 use super::frame::{BLOCK, is_aligned};
 use super::inode::{Inode, inode_of};
 use super::plain::{self, Flow, Made, Plain};
+use super::routes::{Opened, Routes};
 use super::signals::Signals;
 use crate::operands::{Creation, DdOperands, Direct, FinalSync, Flags, Truncate};
 
@@ -49,14 +49,17 @@ enum Object {
 pub(super) struct End {
     /// As it was typed, for messages.
     pub(super) typed: String,
-    pub(super) way: Way,
-    pub(super) handle: Handle,
+    /// The link that leads to it.
+    pub(super) route: usize,
+    opened: Opened,
     pub(super) mode: Mode,
     pub(super) flow: Flow,
     /// The offset of the first byte of the copy.
     pub(super) origin: u64,
     /// What requests must be multiples of; 1 where any byte will do.
     pub(super) align: u64,
+    /// What reads of a file past the kernel's cache must be multiples of; `None` where it was not opened for them.
+    pub(super) direct: Option<u64>,
     /// A stream of which a short read means nothing: there is always more.
     pub(super) never_short: bool,
     /// A directory can be opened, and each read of it fails.
@@ -95,8 +98,12 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Opens both. `config` sizes the cores.
-    pub(super) fn open(operands: &DdOperands, mut config: Config, signals: &Signals) -> Result<(Cores, Ends), Failure> {
+    /// Opens both. `config` sizes the links.
+    pub(super) fn open(
+        operands: &DdOperands,
+        mut config: Config,
+        signals: &Signals,
+    ) -> Result<(Routes, Ends), Failure> {
         let input = resolve(operands.input.as_ref(), "standard input")?;
         let output = resolve(operands.output.as_ref(), "standard output")?;
         refuse_what_a_segment_has_not(&output, operands)?;
@@ -112,28 +119,34 @@ impl Ends {
         if target.as_ref().is_some_and(is_cached) {
             config.backend = Room::here().backend_of_page_cache(config.backend);
         }
-        let mut cores = Cores::new(config, signals.clone());
+        let mut routes = Routes::new(config, signals.clone());
         let ends = (|| {
-            // Volumes first: the first core has the arena, and plain files are no reason for another core.
+            // Volumes first: the first link has the arena, and plain files are no reason for another.
             let volume = if input.shares_volume(&output) {
                 Access::Write
             } else {
                 Access::Read
             };
             let found = [
-                open_segment(&mut cores, &input, Access::Read, volume)?,
-                open_segment(&mut cores, &output, Access::Write, Access::Write)?,
+                open_segment(&mut routes, &input, Access::Read, volume)?,
+                open_segment(&mut routes, &output, Access::Write, Access::Write)?,
             ];
             let [from, to] = found;
             Ok(Ends {
-                input: finish(&mut cores, (&input, operands.skip_bytes()), from, source, operands.mode)?,
-                output: finish(&mut cores, (&output, operands.seek_bytes()), to, target, operands.mode)?,
+                input: finish(
+                    &mut routes,
+                    (&input, operands.skip_bytes()),
+                    from,
+                    source,
+                    operands.mode,
+                )?,
+                output: finish(&mut routes, (&output, operands.seek_bytes()), to, target, operands.mode)?,
             })
         })();
         match ends {
-            Ok(ends) => Ok((cores, ends)),
+            Ok(ends) => Ok((routes, ends)),
             Err(failure) => {
-                let _ = cores.close(); // The first failure is the one to tell.
+                let _ = routes.close(); // The first failure is the one to tell.
                 made.as_ref().map(Made::remove);
                 Err(failure)
             }
@@ -237,30 +250,33 @@ impl End {
     }
 
     /// Cuts an output file where the copy begins to write.
-    pub(super) fn truncate(&self, cores: &mut Cores, truncate: Truncate) -> Result<(), Failure> {
+    pub(super) fn truncate(&self, truncate: Truncate) -> Result<(), Failure> {
         if self.kind != EndKind::File || truncate == Truncate::Never {
             return Ok(());
         }
-        self.cut(cores, self.origin)
+        self.cut(self.origin)
     }
 
     /// The size of an output file as it is now.
-    pub(super) fn size_now(&self, cores: &mut Cores) -> Result<u64, Failure> {
-        let size = cores.with(self.way, |core| core.file(self.handle).map(|file| file.size()))?;
-        size.unwrap_or(Err(Errno::EBADF))
-            .map_err(|errno| self.failed(&baio::Error::new("measure", self.typed.clone(), errno)))
+    pub(super) fn size_now(&self) -> Result<u64, Failure> {
+        match &self.opened {
+            Opened::File(file) => file.size().wait().map_err(|error| self.failed(&error)),
+            Opened::Here(_) | Opened::There(_) => Ok(self.size),
+        }
     }
 
     /// Gives an output file a size.
-    pub(super) fn cut(&self, cores: &mut Cores, size: u64) -> Result<(), Failure> {
-        let cut = cores.with(self.way, |core| core.file(self.handle).map(|file| file.set_size(size)))?;
-        match cut {
-            Some(Err(errno)) => {
-                let error = baio::Error::new("truncate", self.typed.clone(), errno).at(size);
-                Err(self.failed(&error))
-            }
-            _ => Ok(()),
-        }
+    pub(super) fn cut(&self, size: u64) -> Result<(), Failure> {
+        let Opened::File(file) = &self.opened else {
+            return Ok(());
+        };
+        let cut = file.truncate(size).wait().map(drop);
+        cut.map_err(|failed| self.failed(&failed.error).at(size))
+    }
+
+    /// What requests name it by.
+    pub(super) fn handle(&self) -> Handle {
+        self.opened.handle()
     }
 
     /// A storage error as the failure of this end.
@@ -406,58 +422,39 @@ fn asked(flags: &Flags, mode: Option<Mode>, flag: &'static str) -> Option<&'stat
     }
 }
 
-/// A segment that is open, on its core or link.
+/// A segment that is open.
 struct OpenSegment {
-    way: Way,
-    handle: Handle,
-    size: u64,
-    object: Object,
+    route: usize,
+    opened: Opened,
+    /// Of its volume, or of its broker's socket.
+    place: Option<Inode>,
 }
 
 fn open_segment(
-    cores: &mut Cores,
+    routes: &mut Routes,
     named: &Typed,
     access: Access,
     volume: Access,
 ) -> Result<Option<OpenSegment>, Failure> {
-    match named {
-        Typed::Standard(_) | Typed::File(_) => Ok(None),
+    let (route, segment, place) = match named {
+        Typed::Standard(_) | Typed::File(_) => return Ok(None),
         Typed::Segment(segment) => {
-            let who = Identity::effective();
-            let owner = segment.owner_uid(who);
-            let way = Way::Core(cores.of_volume(segment, volume)?);
-            let opened = cores.with(way, |core| core.open_segment(who, owner, &segment.name, access))?;
-            let (handle, info) = segment.told("dd", opened)?;
-            Ok(Some(OpenSegment {
-                way,
-                handle,
-                size: info.size_bytes,
-                object: Object::Segment {
-                    volume: inode_of(&segment.volume),
-                    owner,
-                    name: segment.name.clone(),
-                },
-            }))
+            let place = inode_of(&segment.volume);
+            let route = routes.reach_volume(segment, place, volume)?;
+            (route, (segment.owner, &*segment.name), place)
         }
         Typed::Served(served, name) => {
-            let (link, opened) = cores.of_broker(served, name, access)?;
-            Ok(Some(OpenSegment {
-                way: Way::Link(link),
-                handle: opened.handle,
-                size: opened.size,
-                object: Object::Segment {
-                    volume: inode_of(&served.socket),
-                    owner: opened.owner,
-                    name: name.clone(),
-                },
-            }))
+            let place = inode_of(&served.socket);
+            (routes.reach_broker(served, place)?, (served.owner, &**name), place)
         }
-    }
+    };
+    let opened = routes.open_segment(route, segment, (access, &named.typed()))?;
+    Ok(Some(OpenSegment { route, opened, place }))
 }
 
 /// The end of what is open. A `mode=` that it does not have leaves it its own.
 fn finish(
-    cores: &mut Cores,
+    routes: &mut Routes,
     (named, begin): (&Typed, u64),
     segment: Option<OpenSegment>,
     plain: Option<Plain>,
@@ -465,25 +462,35 @@ fn finish(
 ) -> Result<End, Failure> {
     match (segment, plain) {
         (Some(segment), _) => Ok(segment_end(named.typed(), segment, begin, mode)),
-        (None, Some(plain)) => plain_end(cores, named, plain, begin),
+        (None, Some(plain)) => plain_end(routes, named, plain, begin),
         (None, None) => Err(Failure::new("dd", "EBADF", "it was not opened").on(named.typed())),
     }
 }
 
 fn segment_end(typed: String, segment: OpenSegment, begin: u64, mode: Option<Mode>) -> End {
+    let OpenSegment { route, opened, place } = segment;
+    let (owner, name, size) = opened
+        .info()
+        .map(|info| (info.owner_uid, info.name.clone(), info.size_bytes))
+        .unwrap_or_default();
     End {
         typed,
-        way: segment.way,
-        handle: segment.handle,
+        route,
+        opened,
         mode: mode.filter(|mode| *mode == Mode::Cached).unwrap_or(Mode::Direct),
         flow: Flow::Anywhere,
         origin: begin,
         align: BLOCK,
+        direct: None,
         never_short: false,
         unreadable: None,
-        size: segment.size,
+        size,
         kind: EndKind::Segment,
-        object: segment.object,
+        object: Object::Segment {
+            volume: place,
+            owner,
+            name,
+        },
         positioned: None,
         advised: None,
         asked: None,
@@ -492,7 +499,7 @@ fn segment_end(typed: String, segment: OpenSegment, begin: u64, mode: Option<Mod
     }
 }
 
-fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Result<End, Failure> {
+fn plain_end(routes: &mut Routes, named: &Typed, plain: Plain, begin: u64) -> Result<End, Failure> {
     let typed = named.typed();
     let size = plain.file.size().map_err(|errno| {
         let error = baio::Error::new("measure", typed.clone(), errno);
@@ -505,16 +512,20 @@ fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Resu
         _ => EndKind::StandardFile,
     };
     let (align, object) = (plain.align(), Object::File(plain.file.identity()));
-    let way = Way::Core(cores.any()?);
-    let handle = cores.with(way, |core| core.add_file(plain.file, Access::Write))?;
+    let direct = plain
+        .file
+        .gives(Caching::Direct)
+        .then(|| plain.file.direct_limits().offset.into());
+    let (route, opened) = routes.open_file(plain.file, &typed)?;
     Ok(End {
         typed,
-        way,
-        handle,
+        route,
+        opened,
         mode: plain.mode,
         flow: plain.flow,
         origin: plain.position.saturating_add(begin),
         align,
+        direct,
         never_short: plain.never_short,
         unreadable: plain.unreadable,
         size,

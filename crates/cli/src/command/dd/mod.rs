@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `plain.rs` | files, devices and streams, opened as GNU dd opens them |
 //! | `ends.rs` | the two ends: what is typed becomes something that requests can be made on |
-//! | `cores.rs` | one core for each volume, turned together |
-//! | `links.rs` | one link to each broker, and what is under way on it |
+//! | `routes.rs` | a link to each volume, here or behind a broker, and what is under way on it |
 //! | `inode.rs` | what tells whether two paths lead to one file |
 //! | `signals.rs` | SIGUSR1 and SIGINT |
 //! | `skip.rs` | `skip=` and `seek=` on streams |
@@ -28,18 +27,17 @@
 mod blocks;
 mod convert;
 mod copy;
-mod cores;
 mod ends;
 mod figures;
 mod frame;
 mod human;
 mod inode;
-mod links;
 mod order;
 mod plain;
 mod plan;
 mod progress;
 mod records;
+mod routes;
 mod signals;
 mod skip;
 mod slots;
@@ -58,11 +56,11 @@ use baio_console::memory_limit::Room;
 
 use crate::operands::{Amount, DdOperands, FinalSync, Status, Truncate};
 use copy::{Copy, Source};
-use cores::{CACHE_BYTES, Cores};
 use ends::{End, EndKind, Ends};
 use figures::Figures;
 use frame::{BLOCK, round_up};
 use progress::{Side, Stop};
+use routes::{CACHE_BYTES, Routes};
 use signals::Signals;
 use summary::{Meter, Part, Summary};
 use sums::Sums;
@@ -83,16 +81,16 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
     operands.depth = memory.depth;
     let signals = Signals::default();
     let hearing = signals.hear()?;
-    let (mut cores, ends) = Ends::open(&operands, config(&operands, memory.piece), &signals)?;
+    let (mut routes, ends) = Ends::open(&operands, config(&operands, memory.piece), &signals)?;
     // Not before: an open that waits (of a named pipe) ends by the signal itself.
     hearing.add_interrupts(&signals)?;
-    let copied = Job::new(&mut cores, &ends, &operands, memory.piece, &signals).run();
+    let copied = Job::new(&mut routes, &ends, &operands, memory.piece, &signals).run();
     drop(ends);
     let copied = match copied {
         Err(Halt::Interrupted) => {
-            if cores.are_idle() {
+            if routes.are_idle() {
                 // There is no better moment, and nobody to tell.
-                let _ = cores.close();
+                let _ = routes.close();
             }
             signals.end();
             return Err(Failure::new("dd", "EINTR", "it was interrupted"));
@@ -100,7 +98,7 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
         Err(Halt::Failed(failure)) => Err(failure),
         Ok(summary) => Ok(summary),
     };
-    let closed = cores.close();
+    let closed = routes.close();
     let copied = copied.and_then(|summary| closed.map(|()| summary))?;
     match diagnostics::were_lost() {
         false => Ok(copied),
@@ -124,7 +122,7 @@ struct Done {
 
 /// A copy that is open on both ends.
 struct Job<'a> {
-    cores: &'a mut Cores,
+    routes: &'a mut Routes,
     ends: &'a Ends,
     operands: &'a DdOperands,
     signals: &'a Signals,
@@ -140,16 +138,16 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn new(
-        cores: &'a mut Cores,
+        routes: &'a mut Routes,
         ends: &'a Ends,
         operands: &'a DdOperands,
         piece: u64,
         signals: &'a Signals,
     ) -> Job<'a> {
         let unit = BLOCK.max(ends.input.align).max(ends.output.align);
-        let piece = round_up(piece, unit).min(cores.piece_max());
+        let piece = round_up(piece, unit).min(routes.piece_max());
         Job {
-            cores,
+            routes,
             ends,
             operands,
             signals,
@@ -173,9 +171,9 @@ impl<'a> Job<'a> {
             ends.output.unmake();
             return Err(halt);
         }
-        ends.output.truncate(self.cores, operands.truncate)?;
+        ends.output.truncate(operands.truncate)?;
         self.meter = Meter::start(operands.status);
-        let calls_before = self.cores.system_calls();
+        let calls_before = self.routes.system_calls();
         let done = match self.pass_over() {
             Ok(()) => self.copy()?,
             Err(halt) => Done::nothing(halt),
@@ -222,7 +220,7 @@ impl<'a> Job<'a> {
         let order = self.order();
         let source = self.source(order);
         let copy = Copy::new(
-            self.cores,
+            self.routes,
             ends,
             operands,
             source,
@@ -261,10 +259,10 @@ impl<'a> Job<'a> {
             return Ok(false);
         }
         let size = output.offset(bytes);
-        if output.size_now(self.cores)? >= size {
+        if output.size_now()? >= size {
             return Ok(false);
         }
-        output.cut(self.cores, size)?;
+        output.cut(size)?;
         // A size is no write that could have been durable by itself.
         Ok(output.durability(self.operands) != Durability::None)
     }
@@ -281,7 +279,7 @@ impl<'a> Job<'a> {
         let request = SegmentRequest {
             durability,
             mode: output.mode,
-            ..SegmentRequest::new(output.handle, SegmentOp::Sync, Memory::None)
+            ..SegmentRequest::new(output.handle(), SegmentOp::Sync, Memory::None)
         };
         let outcome = self.run_one(output, request)?;
         outcome.result.map(drop).map_err(|error| output.failed(&error).into())
@@ -299,16 +297,16 @@ impl<'a> Job<'a> {
         let end = output.offset(bytes).max(before);
         // Not what somebody else has put behind it meanwhile.
         let is_ours = |now| end < now && now <= output.offset(furthest);
-        if output.size_now(self.cores).is_ok_and(is_ours) {
+        if output.size_now().is_ok_and(is_ours) {
             // The failure to be told is the one that stopped the copy.
-            let _ = output.cut(self.cores, end);
+            let _ = output.cut(end);
         }
     }
 
     /// Runs one request before or behind the copy.
     fn run_one(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
         let work = Work {
-            cores: self.cores,
+            routes: self.routes,
             status: self.operands.status,
             meter: &mut self.meter,
             signals: self.signals,

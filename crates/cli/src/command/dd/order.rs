@@ -42,7 +42,7 @@ impl Job<'_> {
         let gathers = operands.output_blocks == OutputBlocks::Full || output.align > 1;
         let flows = input.flow == Flow::InOrder || output.flow == Flow::InOrder;
         // With such a backend signals are heard only where the copy itself waits for a stream.
-        let blocks = !self.cores.backend().1;
+        let blocks = !self.routes.backend().1;
         let never_waits = operands.input_flags.nonblock || operands.output_flags.nonblock;
         Order {
             is_stream: operands.take_in_order()
@@ -122,7 +122,7 @@ impl Job<'_> {
             block,
             part: self.piece.min(block),
             run: match has_positions && !order.overlaps {
-                true => RUN_BYTES.min(self.cores.piece_max()),
+                true => RUN_BYTES.min(self.routes.piece_max()),
                 false => 0,
             },
             short: self.short_reads(),
@@ -151,7 +151,7 @@ impl Job<'_> {
             cuts: Cuts {
                 piece: match at_once {
                     true => cuts.piece,
-                    false => cuts.piece.max(RUN_BYTES).min(self.cores.piece_max()),
+                    false => cuts.piece.max(RUN_BYTES).min(self.routes.piece_max()),
                 },
                 unit,
                 ..cuts

@@ -12,20 +12,17 @@
 use std::fs::{OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use baio::{Caching, Errno, Error, Mode, SetupError};
 use baio_console::failure::Failure;
+use baio_console::named::{VOLUME_MIN, holds_volume};
 use baio_engine::{Create, Descriptions, File, Kind, Open};
-use baio_storage::segment::superblock::MAGIC;
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
 use crate::closed::was_closed;
 use crate::operands::{Creation, Direct, Flags};
-
-/// Bytes that a whole superblock copy lies behind the first.
-const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;
 
 /// How the bytes of an end can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -516,7 +513,7 @@ fn refuse_volume_behind(plain: &Plain, typed: &str) -> Result<(), Failure> {
     match file {
         Some(file) if holds_volume(&file) => Err(would_destroy(typed)),
         Some(_) => Ok(()),
-        None if plain.file.size().is_ok_and(|size| size < SECOND_SUPERBLOCK_AT) => Ok(()),
+        None if plain.file.size().is_ok_and(|size| size < VOLUME_MIN) => Ok(()),
         None => Err(Failure::new(
             "dd",
             "EACCES",
@@ -526,14 +523,6 @@ fn refuse_volume_behind(plain: &Plain, typed: &str) -> Result<(), Failure> {
         .needing("/proc and the permission to read it, or a descriptor that is open for reading too")
         .cured_by("name it by of=, or open it for both (`1<>FILE`)")),
     }
-}
-
-fn holds_volume(file: &std::fs::File) -> bool {
-    let found = |at| {
-        let mut head = [0; MAGIC.len()];
-        file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
-    };
-    found(0) || found(SECOND_SUPERBLOCK_AT)
 }
 
 fn would_destroy(typed: &str) -> Failure {

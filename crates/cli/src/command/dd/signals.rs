@@ -4,12 +4,10 @@
 //! A thread hears them, notes them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT
 //! ends the program at once: so does one while a volume is being opened.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baio_console::failure::Failure;
-use baio_engine::Doorbell;
 use baio_process::signals::is_ignored;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 
@@ -24,15 +22,11 @@ struct Heard {
     /// Times that the figures were asked for, and have not been printed.
     asked: AtomicU32,
     interrupted: Arc<AtomicBool>,
+    /// What wakes a copy that sleeps.
     bells: Mutex<Vec<Bell>>,
 }
 
-/// What wakes a copy that sleeps.
-pub(super) enum Bell {
-    Core(Doorbell),
-    /// An event descriptor (`eventfd(2)`) that it polls beside others.
-    Event(Arc<OwnedFd>),
-}
+type Bell = Box<dyn Fn() + Send>;
 
 /// Stops the thread that hears. None: no thread could be had, and signals do what they do to any program.
 pub(super) struct Hearing(Option<signal_hook::iterator::Handle>);
@@ -63,15 +57,7 @@ impl Signals {
             self.0.asked.fetch_add(1, Ordering::Release);
         }
         let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        for bell in bells.iter() {
-            match bell {
-                Bell::Core(doorbell) => doorbell.ring(),
-                Bell::Event(event) => {
-                    // A counter that is full says enough.
-                    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-                }
-            }
-        }
+        bells.iter().for_each(|ring| ring());
     }
 
     /// Something more to be rung.

@@ -67,12 +67,12 @@ impl Job<'_> {
         let input = &ends.input;
         let mut dropped = 0;
         while dropped < len {
-            let mut buffer = self.cores.buffer(self.buffer_bytes)?;
+            let mut buffer = self.routes.buffer(self.buffer_bytes)?;
             buffer.set_len((len - dropped).min(self.piece) as usize);
             let op = SegmentOp::Read { offset: dropped };
             let request = SegmentRequest {
                 mode: input.mode,
-                ..SegmentRequest::new(input.handle, op, buffer)
+                ..SegmentRequest::new(input.handle(), op, buffer)
             };
             let outcome = self.run_one(input, request)?;
             let read = outcome.result.map_err(|error| input.failed(&error))?;

@@ -113,7 +113,7 @@ impl Job<'_> {
         (calls_before, in_flight_max): (u64, u64),
         parts: [Part; 2],
     ) -> Summary {
-        let (backend, is_asynchronous) = self.cores.backend();
+        let (backend, is_asynchronous) = self.routes.backend();
         let seconds = meter.elapsed().as_secs_f64();
         let bytes = figures.bytes;
         Summary {
@@ -133,7 +133,7 @@ impl Job<'_> {
             backend,
             input: self.ends.input.typed.clone(),
             output: self.ends.output.typed.clone(),
-            system_calls: self.cores.system_calls() - calls_before,
+            system_calls: self.routes.system_calls() - calls_before,
             parts,
             blake3: None,
         }

@@ -29,7 +29,7 @@ impl Job<'_> {
         }
         self.try_mode(output)?;
         if self.operands.verifies && !output.is_segment() {
-            let (mode, align) = self.way_back(output)?;
+            let (mode, align) = output.way_back();
             if let Err(error) = self.try_read(output, mode, align)?
                 && error.errno() == Some(Errno::EBADF)
             {
@@ -58,14 +58,14 @@ impl Job<'_> {
     fn try_read(&mut self, end: &End, mode: Mode, align: u64) -> Result<Result<(), Error>, Halt> {
         let len = BLOCK.max(align);
         let begin = end.offset(0);
-        let mut buffer = self.cores.buffer(len as usize)?;
+        let mut buffer = self.routes.buffer(len as usize)?;
         buffer.set_len(len as usize);
         let op = SegmentOp::Read {
             offset: begin - begin % align.max(1),
         };
         let request = SegmentRequest {
             mode,
-            ..SegmentRequest::new(end.handle, op, buffer)
+            ..SegmentRequest::new(end.handle(), op, buffer)
         };
         Ok(self.run_one(end, request)?.result.map(drop))
     }

@@ -2,7 +2,7 @@
 //!
 //! It is read past the kernel's cache where the output has direct I/O: what is compared lies on the device.
 
-use baio::{Caching, Mode, SegmentOp, SegmentRequest};
+use baio::{Mode, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
 
 use super::Job;
@@ -18,21 +18,21 @@ impl Job<'_> {
     /// Reads what was written again; gives its hash.
     pub(super) fn verify(&mut self, written: &Sums, bytes: u64) -> Result<String, Halt> {
         let ends = self.ends;
-        let (mode, align) = self.way_back(&ends.output)?;
+        let (mode, align) = ends.output.way_back();
         let mut found = Sums::default();
-        let most = READ_BYTES.min(self.cores.piece_max());
+        let most = READ_BYTES.min(self.routes.piece_max());
         let mut position = 0;
         while position < bytes {
             let len = most.min(bytes - position);
             let frame = ReadFrame::at(ends.output.offset(position), len, align);
-            let mut buffer = self.cores.buffer(frame.range.len as usize)?;
+            let mut buffer = self.routes.buffer(frame.range.len as usize)?;
             buffer.set_len(frame.range.len as usize);
             let op = SegmentOp::Read {
                 offset: frame.range.offset,
             };
             let request = SegmentRequest {
                 mode,
-                ..SegmentRequest::new(ends.output.handle, op, buffer)
+                ..SegmentRequest::new(ends.output.handle(), op, buffer)
             };
             let outcome = self.run_one(&ends.output, request)?;
             let read = outcome.result.map_err(|error| ends.output.failed(&error))?;
@@ -50,20 +50,16 @@ impl Job<'_> {
             Some(begin) => Err(differs(&ends.output, begin).into()),
         }
     }
+}
 
-    /// Through which cache the output is read again, and what its reads are multiples of.
-    pub(super) fn way_back(&mut self, output: &End) -> Result<(Mode, u64), Halt> {
-        if output.is_segment() {
-            return Ok((output.mode, output.align));
+impl End {
+    /// Through which cache an output is read again, and what its reads are multiples of.
+    pub(super) fn way_back(&self) -> (Mode, u64) {
+        match (self.is_segment(), self.direct) {
+            (true, _) => (self.mode, self.align),
+            (false, Some(align)) => (Mode::Direct, align),
+            (false, None) => (Mode::Kernel, 1),
         }
-        let direct = self.cores.with(output.way, |core| {
-            let file = core.file(output.handle)?;
-            file.gives(Caching::Direct).then(|| file.direct_limits().offset)
-        })?;
-        Ok(match direct {
-            Some(align) => (Mode::Direct, align.into()),
-            None => (Mode::Kernel, 1),
-        })
     }
 }
 

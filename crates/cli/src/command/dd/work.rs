@@ -3,9 +3,9 @@
 use baio::{Outcome, SegmentRequest};
 use baio_console::failure::Failure;
 
-use super::cores::Cores;
 use super::ends::End;
 use super::figures::Figures;
+use super::routes::Routes;
 use super::signals::Signals;
 use super::summary::Meter;
 use crate::operands::Status;
@@ -25,7 +25,7 @@ impl From<Failure> for Halt {
 
 /// What each of those steps needs.
 pub(super) struct Work<'a> {
-    pub(super) cores: &'a mut Cores,
+    pub(super) routes: &'a mut Routes,
     pub(super) status: Status,
     pub(super) meter: &'a mut Meter,
     pub(super) signals: &'a Signals,
@@ -35,23 +35,23 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// Runs one request, while no other is under way.
     pub(super) fn run(mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
-        self.cores.start(end.way, request)?;
+        self.routes.start(end.route, request)?;
         loop {
-            if let Some(outcome) = self.cores.next_outcome() {
+            if let Some(outcome) = self.routes.next_outcome() {
                 return Ok(outcome);
             }
             self.print_if_asked();
             if self.signals.interrupted() {
                 return self.call_off();
             }
-            self.cores.turn()?;
+            self.routes.turn()?;
         }
     }
 
     /// After SIGINT: what can still end does, and counts; what waits for a stream is called off.
     fn call_off(self) -> Result<Outcome, Halt> {
-        while !self.cores.are_stuck()? {
-            if let Some(outcome) = self.cores.next_outcome() {
+        while !self.routes.are_stuck()? {
+            if let Some(outcome) = self.routes.next_outcome() {
                 return if outcome.result.is_ok() {
                     Ok(outcome)
                 } else {

@@ -74,7 +74,7 @@ impl Copy<'_> {
             let error = baio::Error::new(operation, end.typed.clone(), Errno::EAGAIN);
             return Ready::Failed(end.failed(&error.at(0)));
         }
-        while !self.cores.backend().1 {
+        while !self.routes.backend().1 {
             self.heed();
             if self.interrupted {
                 return Ready::Interrupted;

@@ -26,7 +26,7 @@ impl Copy<'_> {
             return Ok(Fed::Nothing);
         };
         let Range { offset, len } = frame(self.input, piece).range;
-        let buffer = self.cores.buffer(self.read_bytes)?;
+        let buffer = self.routes.buffer(self.read_bytes)?;
         self.reading += 1;
         let input = self.input;
         let op = SegmentOp::Read { offset };
@@ -39,8 +39,8 @@ impl Copy<'_> {
         let Source::InOrder(stream) = &mut self.source else {
             return Ok(Fed::Nothing);
         };
-        let cores = &mut *self.cores;
-        match stream.next_piece(&mut |len| cores.buffer(len))? {
+        let routes = &mut *self.routes;
+        match stream.next_piece(&mut |len| routes.buffer(len))? {
             Some((piece, buffer)) => return self.feed_piece(piece, buffer),
             None => self.look_for_room(),
         }
@@ -73,7 +73,7 @@ impl Copy<'_> {
                 return Ok(Fed::Heard);
             }
         }
-        let buffer = self.cores.buffer(self.read_bytes)?;
+        let buffer = self.routes.buffer(self.read_bytes)?;
         self.reading += 1;
         let Range { offset, len } = frame.range;
         self.request(input, SegmentOp::Read { offset }, input.mode, (buffer, len), STREAM)?;
@@ -105,8 +105,8 @@ impl Copy<'_> {
         let Some(buffer) = outcome.memory.into_buffer() else {
             return Ok(());
         };
-        let cores = &mut *self.cores;
-        stream.take(buffer, (head, done), &mut |len| cores.buffer(len))?;
+        let routes = &mut *self.routes;
+        stream.take(buffer, (head, done), &mut |len| routes.buffer(len))?;
         self.look_for_room();
         Ok(())
     }
@@ -121,18 +121,18 @@ impl Copy<'_> {
             return Ok(());
         }
         self.say(&failure);
-        let cores = &mut *self.cores;
+        let routes = &mut *self.routes;
         if let Source::InOrder(stream) = &mut self.source {
-            stream.pass_over(&mut |len| cores.buffer(len))?;
+            stream.pass_over(&mut |len| routes.buffer(len))?;
         }
         self.look_for_room();
         Ok(())
     }
 
     fn finish_stream(&mut self) -> Result<(), Failure> {
-        let cores = &mut *self.cores;
+        let routes = &mut *self.routes;
         if let Source::InOrder(stream) = &mut self.source {
-            stream.finish(&mut |len| cores.buffer(len))?;
+            stream.finish(&mut |len| routes.buffer(len))?;
         }
         self.look_for_room();
         Ok(())
