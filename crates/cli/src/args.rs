@@ -125,10 +125,10 @@ Sizes are IEC: 4K = 4KiB = 4096. Only the operands of dd follow GNU dd.
 Exit status: 0 done, 1 failed, 2 wrong usage (dd: 1), 3 data did not verify, 4 a threshold was missed
 
 Examples:
-  baio format /tmp/vol --size 1G
-  baio create /tmp/vol#log --size 64M
-  baio dd if=/dev/zero of=/tmp/vol#log bs=1M count=64
-  baio list /tmp/vol --json";
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio dd if=/dev/zero of=vol#log bs=1M count=16
+  baio list vol --json";
 
 impl CommandLine {
     /// As `try_parse_from`, but an error about the operands of dd keeps its own words.
@@ -227,6 +227,9 @@ Below DIR it writes
 They are made when this runs, from the definition that parses the command line: run it again after an update.
 
 Examples:
+  baio install-docs prefix
+
+Elsewhere:
   baio install-docs ~/.local
   sudo baio install-docs /usr/local")]
 pub(crate) struct InstallDocsArgs {
@@ -242,8 +245,8 @@ The first line is the verdict; below it stands what to do, if anything. Exit sta
 
 Examples:
   baio doctor
-  baio doctor /mnt/disk --verbose
-  baio doctor /mnt/disk --json")]
+  baio doctor . --verbose
+  baio doctor . --json")]
 pub(crate) struct DoctorArgs {
     /// Show also every backend with its features, the limits of this process, and all that is known of the path
     #[arg(long, short)]
@@ -277,9 +280,14 @@ A segment never changes its size: what does not fit fails with ENOSPC, as on a f
 Usage errors exit with 1, as those of GNU dd do.
 
 Examples:
-  baio dd if=image.raw of=/tmp/vol#root bs=1M conv=fsync
-  baio dd if=/tmp/vol#root of=copy.raw bs=64K iodepth=32 iflag=direct
-  baio dd if=/tmp/vol#log bs=4K skip=2 count=1 status=none | xxd
+  baio format vol --size 64M
+  baio create vol#root --size 16M
+  head -c 16M /dev/urandom > image.raw
+  baio dd if=image.raw of=vol#root bs=1M conv=fsync
+  baio dd if=vol#root of=copy.raw bs=64K iodepth=32 verify=blake3
+  baio dd if=vol#root bs=4K skip=2 count=1 status=none | cksum
+
+Elsewhere:
   baio dd if=/dev/sda of=disk.img bs=64K conv=noerror,sync
   baio dd if=unix:/run/baio/volume.sock#root of=copy.raw bs=64K")]
 struct DdArgs {

@@ -4,7 +4,6 @@
 //! succeeded. That is why `--json` prints exactly one object on standard output, an answer or an error, never both.
 //! Progress and messages go to standard error and are the command's own affair.
 
-use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -149,6 +148,26 @@ fn coloured(answer: &impl Answer, text: &[u8]) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
+/// In lines of 80 columns; a word that is longer has a line of its own.
+pub fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 80;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines
+            .last_mut()
+            .filter(|line| line.is_empty() || line.width() + 1 + word.width() <= COLUMNS);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(format!("  {word}")),
+        }
+    }
+    lines.join("\n")
+}
+
 /// The failure to write an answer.
 pub fn unwritten(error: &io::Error) -> Failure {
     let failure = Failure::from_io("", error).on("standard output");
@@ -169,6 +188,10 @@ pub enum Align {
 pub struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
+    /// Columns of a line.
+    room: Option<usize>,
+    /// Headings in the order in which their columns go.
+    dispensable: &'static [&'static str],
 }
 
 impl Table {
@@ -184,7 +207,16 @@ impl Table {
         Table {
             columns: columns.to_vec(),
             rows: Vec::new(),
+            room: None,
+            dispensable: &[],
         }
+    }
+
+    /// Has whole columns go, in the order of these headings, where there is no room for all: cut figures would be wrong figures.
+    #[must_use]
+    pub fn fit(mut self, room: Option<usize>, dispensable: &'static [&'static str]) -> Table {
+        (self.room, self.dispensable) = (room, dispensable);
+        self
     }
 
     /// Appends a row. Missing cells are empty, surplus ones are dropped.
@@ -197,23 +229,47 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Writes all rows, without spaces at the end of a line.
+    /// Writes all rows.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.lines().iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    /// A line for each row, without spaces at its end.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
         let widths = self.widths();
-        for row in &self.rows {
+        let columns = self.columns_of(&widths);
+        let line = |row: &Vec<String>| {
             let mut line = String::new();
-            for ((cell, width), align) in row.iter().zip(&widths).zip(&self.columns) {
+            for &(at, align) in &columns {
+                let (cell, width) = (&row[at], widths[at]);
                 // Padding by `{:<width$}` would count characters, and some are two columns wide or none.
-                let missing = width - cell.width().min(*width);
-                let written = match align {
-                    Align::Left => write!(line, "{cell}{:missing$}  ", ""),
-                    Align::Right => write!(line, "{:missing$}{cell}  ", ""),
+                let missing = width - cell.width().min(width);
+                line += &match align {
+                    Align::Left => format!("{cell}{:missing$}  ", ""),
+                    Align::Right => format!("{:missing$}{cell}  ", ""),
                 };
-                written.map_err(io::Error::other)?;
             }
-            writeln!(out, "{}", line.trim_end())?;
+            line.truncate(line.trim_end().len());
+            line
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    /// The columns for which there is room, and those that never go.
+    fn columns_of(&self, widths: &[usize]) -> Vec<(usize, Align)> {
+        let mut columns: Vec<_> = self.columns.iter().copied().enumerate().collect();
+        let mut dispensable = self.dispensable.iter();
+        loop {
+            let taken: usize = columns.iter().map(|(at, _)| widths[*at] + 2).sum();
+            if self.room.is_none_or(|room| taken <= room + 2) {
+                return columns;
+            }
+            let Some(goes) = dispensable.next() else {
+                return columns;
+            };
+            columns.retain(|(at, _)| self.rows.first().is_none_or(|headings| headings[*at] != *goes));
         }
-        Ok(())
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -326,6 +382,35 @@ mod tests {
         table.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "NAME     SIZE\na       4 KiB\nlonger\n");
+    }
+
+    #[test]
+    fn columns_leave_whole_when_there_is_no_room() {
+        let fitted = |room| {
+            let columns = ["NAME", "SIZE", "BLOCKS"].map(|heading| (heading, Align::Left));
+            let mut table = Table::with_headings(&columns).fit(room, &["SIZE", "BLOCKS"]);
+            table.row(["a", "12345", "7"]);
+            table.lines()
+        };
+        assert_eq!(fitted(Some(19)), ["NAME  SIZE   BLOCKS", "a     12345  7"]);
+        assert_eq!(fitted(None), fitted(Some(19)));
+        assert_eq!(fitted(Some(18)), ["NAME  BLOCKS", "a     7"]);
+        // What cannot go stays, whatever the room.
+        assert_eq!(fitted(Some(11)), ["NAME", "a"]);
+        assert_eq!(fitted(Some(0)), ["NAME", "a"]);
+    }
+
+    #[test]
+    fn a_long_sentence_takes_several_lines_of_eighty_columns() {
+        for word in ["twelve words ", "日本語 "] {
+            let lines = wrapped(word.repeat(30).trim());
+            assert!(
+                lines.lines().count() > 2 && lines.lines().all(|line| line.width() <= 80),
+                "{lines}"
+            );
+            assert_eq!(lines.split_whitespace().count(), word.split_whitespace().count() * 30);
+        }
+        assert_eq!(wrapped("short"), "short");
     }
 
     #[test]

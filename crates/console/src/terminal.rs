@@ -1,34 +1,42 @@
-//! Whether somebody looks at standard error, or at standard output.
+//! Whether somebody looks at standard output, or at standard error, and how much of a line is seen.
 //!
 //! A person at a terminal reads lines, with sizes and a colour; a log is searched line by line, and wants one for each event.
 
 use std::env;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 
-/// Standard error or standard output, which is a terminal.
+/// A standard stream that is a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// May colours be used?
     pub has_colour: bool,
+    /// Characters of a line, where it says.
+    pub columns: Option<usize>,
 }
 
 impl Terminal {
     /// `None` where standard error is none.
     #[must_use]
     pub fn of_stderr() -> Option<Terminal> {
-        Terminal::of(&io::stderr())
+        Terminal::of(io::stderr())
     }
 
     /// `None` where standard output is none.
     #[must_use]
     pub fn of_stdout() -> Option<Terminal> {
-        Terminal::of(&io::stdout())
+        Terminal::of(io::stdout())
     }
 
-    fn of(stream: &impl IsTerminal) -> Option<Terminal> {
-        let has_colour = wants_colour(env::var_os("NO_COLOR").as_deref(), env::var_os("TERM").as_deref());
-        stream.is_terminal().then_some(Terminal { has_colour })
+    fn of(stream: impl IsTerminal + AsFd) -> Option<Terminal> {
+        let size = |stream: &dyn AsFd| rustix::termios::tcgetwinsize(stream.as_fd()).ok();
+        stream.is_terminal().then(|| Terminal {
+            has_colour: wants_colour(env::var_os("NO_COLOR").as_deref(), env::var_os("TERM").as_deref()),
+            columns: size(&stream)
+                .map(|size| size.ws_col.into())
+                .filter(|columns| *columns > 0),
+        })
     }
 }
 

@@ -51,6 +51,11 @@ pub fn report(args: ReportArgs) -> Result<impl Answer, Failure> {
     report::run(args)
 }
 
+/// The words of `baio report --only`.
+pub fn experiments() -> impl Iterator<Item = &'static str> {
+    report::experiments::names()
+}
+
 /// Shows what works here and how fast this disk is, and proves that nothing is lost.
 ///
 /// # Errors

@@ -29,6 +29,10 @@ Exit status: COMMAND's; 128+N if signal N has ended it; 126 if it cannot be run,
 or was not until the end: then a line on standard error says so, and no copy is to be trusted.
 
 Examples:
+  baio format vol --size 64M
+  baio freeze vol -- cp vol copy
+
+Elsewhere:
   baio freeze unix:/run/baio/vol.sock -- cp --reflink=auto /srv/vol /backup/vol
   baio freeze unix:/run/baio/vol.sock -- lvcreate --snapshot --name snap --size 1G vg/vol")]
 pub(crate) struct FreezeArgs {

@@ -2,6 +2,8 @@
 //!
 //! They are made from the very definition that parses the command line, when this runs: a page cannot be older than its program.
 
+mod completions;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +15,6 @@ use baio_console::failure::Failure;
 use baio_console::output::Answer;
 use baio_console::printable::{Printable, readable};
 use clap::Command;
-use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use serde::Serialize;
@@ -22,13 +23,6 @@ use serde_json::Value;
 use crate::args::{InstallDocsArgs, definition};
 
 const PROGRAM: &str = "baio";
-
-/// Where each shell looks, below a prefix, and what it wants the file to be called.
-const COMPLETIONS: [(Shell, &str); 3] = [
-    (Shell::Bash, "share/bash-completion/completions/baio"),
-    (Shell::Zsh, "share/zsh/site-functions/_baio"),
-    (Shell::Fish, "share/fish/vendor_completions.d/baio.fish"),
-];
 
 /// What was written.
 #[derive(Serialize)]
@@ -41,7 +35,7 @@ pub(crate) struct Installed {
 /// Writes them all, or as far as it goes: what is there is told then, too.
 pub(crate) fn run(args: InstallDocsArgs) -> Result<Installed, Failure> {
     let mut files = Vec::new();
-    for (name, bytes) in pages()?.into_iter().chain(completions()) {
+    for (name, bytes) in pages()?.into_iter().chain(completions::scripts()) {
         let path = args.directory.join(name);
         let shown = readable(&path);
         if let Err(error) = write(&path, &bytes) {
@@ -201,14 +195,6 @@ fn notes(text: &str) -> Roff {
         roff.control("fi", []);
     }
     roff
-}
-
-fn completions() -> impl Iterator<Item = (String, Vec<u8>)> {
-    COMPLETIONS.into_iter().map(|(shell, path)| {
-        let mut script = Vec::new();
-        generate(shell, &mut definition(), PROGRAM, &mut script);
-        (path.to_owned(), script)
-    })
 }
 
 impl Answer for Installed {

@@ -29,8 +29,13 @@ SOCKET is where a program that uses the library has opened its metrics socket (b
 Without --json the text is that of Prometheus, as it came.
 
 Examples:
-  baio metrics /run/mail/metrics.sock
-  baio metrics /run/mail/metrics.sock --json
+  baio format vol --size 64M
+  baio serve vol --socket vol.sock --metrics metrics.sock &
+  baio metrics metrics.sock
+  baio metrics metrics.sock --json
+  kill $!
+
+Elsewhere:
   curl --unix-socket /run/mail/metrics.sock http://localhost/metrics")]
 pub(crate) struct MetricsArgs {
     /// The socket

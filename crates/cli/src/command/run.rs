@@ -34,8 +34,8 @@ Exit status: PROGRAM's; 128+N if signal N has ended it; 126 if it cannot be run,
 The libraries are looked for beside this program and in libaio, posix-aio, ../lib/baio and ../lib/KIND-linux-gnu/baio from there, then in
 lib/baio of CARGO_HOME (~/.cargo), /usr/local/lib/baio, /usr/lib/baio, /usr/lib64/baio, /usr/lib/KIND-linux-gnu/baio.
 
-Examples:
-  baio run --libaio -- fio --name=reads --filename=/tmp/file --size=64M --ioengine=libaio --rw=randread --iodepth=16
+Examples, with fio and stress-ng:
+  baio run --libaio -- fio --name=reads --filename=file --size=64M --ioengine=libaio --rw=randread --iodepth=16
   baio run --posix-aio --counts counts.json -- stress-ng --aio 2 --timeout 5")]
 pub(crate) struct RunArgs {
     /// Programs that call io_submit and io_getevents of libaio

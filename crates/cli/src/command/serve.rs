@@ -66,9 +66,13 @@ Whoever may write to the socket may connect; the broker knows each client's user
 Rules of --grants only narrow that. SIGHUP rereads them: uid 34 may read; gid 120 may read write manage; everybody may nothing.
 
 Examples:
-  baio serve /srv/vol --socket /run/baio/vol.sock
+  baio format vol --size 64M
+  baio serve vol --socket vol.sock &
+  baio serve --status --socket vol.sock
+  kill $!
+
+Elsewhere:
   baio serve /srv/vol --socket /run/baio/vol.sock --mode 0666 --cache 1G
-  baio serve --status --socket /run/baio/vol.sock
   baio serve /dev/vdb --name scratch --socket /run/baio/scratch.sock --cache 0 --json")]
 pub(crate) struct ServeArgs {
     /// The volume

@@ -13,9 +13,11 @@ A path that holds a volume, a file system or a mounted device is refused without
 A new file is its owner's alone (0600): who may open it may read every segment. One that exists keeps its mode unless --mode is given.
 
 Examples:
-  baio format /tmp/vol --size 1G
-  baio format /srv/vol --size 1G --mode 0660
-  baio format /tmp/vol --size 1G --max-size 1T --segments 500
+  baio format vol --size 64M
+  baio format shared --size 64M --mode 0660
+  baio format grows --size 64M --max-size 1T --segments 500
+
+Elsewhere:
   baio format /dev/vdb --force")]
 pub(crate) struct FormatArgs {
     /// The file or device
@@ -47,8 +49,12 @@ pub(crate) struct FormatArgs {
 The segment is zeroed and durable when the command returns. Its size is rounded up to whole blocks.
 
 Examples:
-  baio create /tmp/vol#log --size 64M
-  baio create /tmp/vol#1000/mail --size 1G --reserve 4G --group 1000 --mode 0640")]
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio create vol#mail --size 16M --reserve 32M --mode 0640
+
+Elsewhere:
+  baio create /srv/vol#1000/mail --size 1G --group 1000")]
 pub(crate) struct CreateArgs {
     /// The volume and the new segment's name
     #[arg(value_name = "PATH#[UID/]NAME")]
@@ -90,8 +96,10 @@ Opens the volume for reading only. Root sees all segments, everybody else their 
 A volume in use is read beside its owner: what is shown was so at one moment, or is marked as possibly torn.
 
 Examples:
-  baio list /tmp/vol
-  baio list /tmp/vol --json")]
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio list vol
+  baio list vol --json")]
 pub(crate) struct ListArgs {
     /// The volume
     #[arg(value_name = "PATH")]
@@ -104,8 +112,10 @@ pub(crate) struct ListArgs {
 Opens the volume for reading only. One in use is read beside its owner, as by baio list.
 
 Examples:
-  baio stat /tmp/vol
-  baio stat /tmp/vol#log --json")]
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio stat vol
+  baio stat vol#log --json")]
 pub(crate) struct StatArgs {
     /// The volume or the segment
     #[arg(value_name = "PATH[#[UID/]NAME]")]
@@ -115,8 +125,10 @@ pub(crate) struct StatArgs {
 /// `baio delete`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  baio delete /tmp/vol#log")]
+Examples:
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio delete vol#log")]
 pub(crate) struct DeleteArgs {
     /// The segment
     #[arg(value_name = "PATH#[UID/]NAME")]
@@ -128,8 +140,10 @@ pub(crate) struct DeleteArgs {
 #[command(after_help = "\
 The segment keeps its owner, its blocks and its identity. After a crash it has the old name or the new one.
 
-Example:
-  baio rename /tmp/vol#log log.old")]
+Examples:
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio rename vol#log log.old")]
 pub(crate) struct RenameArgs {
     /// The segment
     #[arg(value_name = "PATH#[UID/]OLD")]
@@ -146,8 +160,12 @@ Its owner may, and root. Rights are looked at when a segment is opened: who has 
 Who may open the volume's own file needs no permission of a segment.
 
 Examples:
-  baio chmod /tmp/vol#log 0640
-  baio chmod unix:/tmp/vol.sock#log 0600")]
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio chmod vol#log 0640
+
+Elsewhere:
+  baio chmod unix:/run/baio/vol.sock#log 0600")]
 pub(crate) struct ChmodArgs {
     /// The segment
     #[arg(value_name = "PATH#[UID/]NAME")]
@@ -165,9 +183,14 @@ Its owner may give it to a group that he is in, by `:GID`. Blocks and identity s
 the old owner or the new one.
 
 Examples:
-  baio chown /tmp/vol#1000/mail 1001
-  baio chown /tmp/vol#1000/mail 1001:50
-  baio chown unix:/tmp/vol.sock#log :50")]
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio chown vol#log :$(id -g)
+
+Elsewhere:
+  baio chown /srv/vol#1000/mail 1001
+  baio chown /srv/vol#1000/mail 1001:50
+  baio chown unix:/run/baio/vol.sock#log :50")]
 pub(crate) struct ChownArgs {
     /// The segment
     #[arg(value_name = "PATH#[UID/]NAME")]
@@ -193,9 +216,11 @@ need, unless --reserve keeps it. Sizes are rounded up to whole blocks.
 A volume only grows, up to the --max-size it was formatted for.
 
 Examples:
-  baio resize /tmp/vol#log --size 128M
-  baio resize /tmp/vol#log --size 16M --shrink --reserve 128M
-  baio resize /tmp/vol --size 2G")]
+  baio format vol --size 64M --max-size 128M
+  baio create vol#log --size 16M
+  baio resize vol#log --size 32M
+  baio resize vol#log --size 8M --shrink --reserve 16M
+  baio resize vol --size 128M")]
 pub(crate) struct ResizeArgs {
     /// The segment or the volume
     #[arg(value_name = "PATH[#[UID/]NAME]")]
@@ -219,10 +244,11 @@ segments. A limit below what is held takes nothing away. The limits of `default`
 own, root excepted; they are shown as that user's, and become its own when another limit is set for it.
 
 Examples:
-  baio quota /tmp/vol 1000
-  baio quota /tmp/vol 1000 --blocks 10G --segments 100
-  baio quota /tmp/vol 1000 --blocks none
-  baio quota /tmp/vol default --blocks 1G --segments 20")]
+  baio format vol --size 64M
+  baio quota vol 1000
+  baio quota vol 1000 --blocks 10G --segments 100
+  baio quota vol 1000 --blocks none
+  baio quota vol default --blocks 1G --segments 20")]
 pub(crate) struct QuotaArgs {
     /// The volume
     #[arg(value_name = "PATH")]
@@ -250,9 +276,12 @@ Exit status: 0 nothing is wrong, or everything was repaired; 3 something is wron
 A volume that a broker serves is checked by the broker, which repairs nothing: for root, and for the user that its file belongs to.
 
 Examples:
-  baio check /tmp/vol
-  baio check unix:/tmp/vol.sock
-  baio check /tmp/vol --repair --json")]
+  baio format vol --size 64M
+  baio check vol
+  baio check vol --repair --json
+
+Elsewhere:
+  baio check unix:/run/baio/vol.sock")]
 pub(crate) struct CheckArgs {
     /// The volume
     #[arg(value_name = "PATH")]
@@ -269,8 +298,12 @@ Segments keep their contents and their names; a crash on the way loses nothing, 
 A volume that a broker serves is packed by the broker, while it serves: for root, and for the user that its file belongs to.
 
 Examples:
-  baio defrag /tmp/vol
-  baio defrag unix:/tmp/vol.sock")]
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio defrag vol
+
+Elsewhere:
+  baio defrag unix:/run/baio/vol.sock")]
 pub(crate) struct DefragArgs {
     /// The volume
     #[arg(value_name = "PATH")]

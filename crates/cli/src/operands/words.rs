@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::fmt;
 
+use baio_engine::Choice;
+
 /// The names of operands.
 const OPERANDS: [&str; 18] = [
     "if", "of", "bs", "ibs", "obs", "count", "skip", "iseek", "seek", "oseek", "iflag", "oflag", "conv", "status",
@@ -63,6 +65,24 @@ pub(super) const CONVERSIONS_OF_GNU_DD: [&str; 5] = ["ascii", "block", "ebcdic",
 pub(super) const STATUS_LEVELS: [&str; 3] = ["none", "noxfer", "progress"];
 pub(super) const MODES: [&str; 4] = ["direct", "cached", "kernel", "uncached"];
 pub(super) const VERIFICATIONS: [&str; 2] = ["blake3", "none"];
+
+/// Operands as they can be typed: `bs=`, and with each word where only some can be, `conv=fsync`.
+pub(crate) fn completions() -> impl Iterator<Item = String> {
+    let backends = Choice::ALL.map(Choice::name);
+    OPERANDS.into_iter().flat_map(move |name| {
+        let words: &[&str] = match name {
+            "iflag" => &INPUT_FLAGS,
+            "oflag" => &OUTPUT_FLAGS,
+            "conv" => &CONVERSIONS,
+            "status" => &STATUS_LEVELS,
+            "backend" => &backends,
+            "mode" => &MODES,
+            "verify" => &VERIFICATIONS,
+            _ => &[""],
+        };
+        words.iter().map(|word| format!("{name}={word}")).collect::<Vec<_>>()
+    })
+}
 
 /// What is wrong with the operands, in the words of GNU dd where it has some.
 #[derive(Clone, Debug, PartialEq, Eq)]

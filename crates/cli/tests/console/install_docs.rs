@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{Done, Place, skip};
+use crate::support::{BAIO, Done, Place, skip};
 
 fn text_of(done: &Done) -> String {
     String::from_utf8(done.out().to_vec()).unwrap()
@@ -152,6 +152,41 @@ fn the_completions_are_scripts_of_their_shells() {
         let checked = Command::new(shell).arg("-n").arg(place.path(path)).output().unwrap();
         assert!(checked.status.success(), "{shell}: {}", Done(checked).errors());
     }
+}
+
+/// What bash offers for a line that is typed so far: its words, parted as bash parts them.
+fn bash_offers(place: &Place, words: &[&str]) -> Vec<String> {
+    let program = std::path::Path::new(BAIO).parent().unwrap().display().to_string();
+    let script = format!(
+        "PATH={program}:$PATH; . to/share/bash-completion/completions/baio; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+         _baio_words baio \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let offered = Command::new("bash")
+        .args(["--norc", "-c", &script, "bash"])
+        .args(words)
+        .current_dir(place.path(""))
+        .output();
+    let offered = Done(offered.unwrap());
+    text_of(&offered).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn words_and_segments_are_offered() {
+    let place = Place::new();
+    place.baio("install-docs to").succeeds();
+    if !is_there("bash") {
+        return skip("bash is not installed");
+    }
+    place.volume("16M", "1M");
+    assert_eq!(bash_offers(&place, &["baio", "dd", "conv", "=", "fd"]), ["fdatasync"]);
+    assert_eq!(
+        bash_offers(&place, &["baio", "dd", "conv", "=", "sync,fs"]),
+        ["sync,fsync"]
+    );
+    assert!(bash_offers(&place, &["baio", "dd", "status", "="]).contains(&"noxfer".to_owned()));
+    assert!(bash_offers(&place, &["baio", "report", "--only", "random-r"]).contains(&"random-read".to_owned()));
+    assert_eq!(bash_offers(&place, &["baio", "stat", "vol#"]), ["vol#a"]);
+    assert_eq!(bash_offers(&place, &["baio", "dd", "if", "=", "vol#"]), ["vol#a"]);
 }
 
 #[test]

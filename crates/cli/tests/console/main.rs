@@ -6,6 +6,7 @@ mod support;
 mod broken_pipe;
 mod doctor_keys;
 mod doctor_places;
+mod examples;
 mod install_docs;
 mod messages;
 mod metrics;

@@ -112,9 +112,11 @@ fn people_get_a_table() {
     let place = Place::new();
     let told = place.baio("stress f --size 1M --stages write,randread").succeeds();
     let text = String::from_utf8_lossy(told.out()).into_owned();
-    for piece in ["REQUESTS/s", "\nwrite ", "\nrandread ", "512 requests in ", "0 failed"] {
+    for piece in ["REQ/s", "\nwrite ", "\nrandread ", "512 requests in ", "0 failed"] {
         assert!(text.contains(piece), "{piece}: {text}");
     }
+    let mut lines = text.lines();
+    assert!(lines.all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

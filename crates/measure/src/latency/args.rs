@@ -19,10 +19,11 @@ image or a device or somebody else's segment only with --force. It makes a file 
 Exit status: 1 a request failed.
 
 Examples:
-  baio latency /tmp/file --writes 1000
-  baio latency /dev/loop0 --writes 1000 --force --csv writes.csv
-  baio latency /dev/loop0 --writes 1000 --force --schedulers --csv schedulers.csv
-  baio latency /tmp/log --log --peer thread-direct --waiting 64")]
+  baio latency file --writes 1000 --csv writes.csv
+  baio latency journal --log --peer thread-direct --waiting 64 --size 16M --runtime 1s
+
+Elsewhere:
+  baio latency /dev/loop0 --writes 1000 --force --schedulers --csv schedulers.csv")]
 pub struct LatencyArgs {
     /// The file, device or segment
     #[arg(value_name = "TARGET")]

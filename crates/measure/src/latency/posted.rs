@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use baio_console::failure::Failure;
 use baio_console::interrupt::{self, Interrupt};
+use baio_console::output::wrapped;
 use baio_console::size::format_size;
 use baio_engine::{Durability, Wait};
 use baio_stress::{Ground, Latency, Manner, Recorder, Subject, Wish};
@@ -354,8 +355,8 @@ impl Run {
 
 impl Shown for Told {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", self.headline())?;
-        writeln!(out, "{}", self.durability_sentence())?;
+        writeln!(out, "{}", wrapped(&self.headline()))?;
+        writeln!(out, "{}", wrapped(&self.durability_sentence()))?;
         for run in &self.runs {
             if let (Some(scheduler), true) = (&run.scheduler, self.runs.len() > 1) {
                 writeln!(out, "scheduler {scheduler}")?;
@@ -364,7 +365,7 @@ impl Shown for Told {
                 writeln!(out, "{} of {} writes were posted", run.posted, self.writes)?;
             }
             for (name, said) in run.lines() {
-                writeln!(out, "{name}: {said}")?;
+                writeln!(out, "{}", wrapped(&format!("{name}: {said}")))?;
             }
             show::write_histogram(&run.histogram, out)?;
         }

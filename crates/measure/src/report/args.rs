@@ -17,11 +17,14 @@ The working files go when the report ends; what a killed one left goes when the 
 Exit status: 0 done, 1 an experiment failed, 3 something did not verify, 130 or 143 ended by SIGINT or SIGTERM
 
 Examples:
+  baio report --list
+  baio report --quick --only mixed-paths
+  baio report --show report.json --as page > shown.html
+
+Elsewhere:
   baio report --quick --out /tmp/report
   baio report --dir /mnt/disk --only random-read --working-set 4G
-  baio report --quick --target /dev/sdb
-  baio report --list
-  baio report --show report.json --as page > report.html")]
+  baio report --quick --target /dev/sdb")]
 pub struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]

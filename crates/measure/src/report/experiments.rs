@@ -78,6 +78,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = experiments! {
     "volume-scale" => volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
 };
 
+/// What each is called.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    EXPERIMENTS.iter().map(|experiment| experiment.name)
+}
+
 /// These run only when they are asked for: they take long, or much room.
 pub(super) const ON_REQUEST: &[&str] = &["volume-scale"];
 

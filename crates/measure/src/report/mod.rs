@@ -52,7 +52,7 @@ mod buffered_writes;
 mod charts;
 mod comparison;
 mod drop_ins;
-mod experiments;
+pub(crate) mod experiments;
 mod files;
 mod findings;
 mod log_appends;

@@ -13,14 +13,13 @@ use baio_console::device::Device;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::mount::Mount;
-use baio_console::output::{Answer, Tone};
+use baio_console::output::{Answer, Tone, wrapped};
 use clap::Args;
 use serde::Serialize;
 
 use crate::disk::{self, Figure};
 use crate::figures::command_line::CommandLine;
 use crate::figures::interrupt;
-use crate::report::terminal::wrapped;
 use crate::report::work_dir::{WorkDir, remove_left_over};
 use promises::{Carried, Killed};
 
@@ -35,7 +34,7 @@ Exit status: 0 done, 1 something could not be tried, 3 bytes or records were not
 
 Examples:
   baio tour
-  baio tour --dir /mnt/disk --json")]
+  baio tour --json")]
 pub struct TourArgs {
     /// On which disk [default: the current directory]
     #[arg(long, value_name = "DIR")]

@@ -24,11 +24,15 @@ it by --service.
 Exit status: 1 a request failed, 3 a block did not verify, 4 a threshold was missed.
 
 Examples:
-  baio stress /tmp/file --size 1G --rw write --once
-  baio stress /tmp/file
-  baio stress /tmp/file --interval 10ms --io-size 400K
-  baio stress /tmp/vol#log --rw randwrite --request-size 16K --durability data --json
-  baio stress /tmp/file --stages write,read,randwrite,randread --size 256M --verify
+  baio stress file --size 64M --rw write --once
+  baio stress file --runtime 2s
+  baio stress file --interval 10ms --io-size 400K
+  baio stress stamped --stages write,read,randwrite,randread --size 64M --verify
+  baio format vol --size 64M
+  baio create vol#log --size 16M
+  baio stress vol#log --rw randwrite --request-size 16K --durability data --io-size 4M --json
+
+Elsewhere:
   baio stress /dev/loop0 --rw randread --depth 1 --runtime 10s --max-p99 500us")]
 pub struct StressArgs {
     /// The file, device or segment

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use baio_console::exit_status::ExitStatus;
-use baio_console::output::{Align, Answer, Table};
+use baio_console::output::{Align, Answer, Table, wrapped};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,8 +48,7 @@ pub(crate) struct Missed {
 impl Answer for Stressed {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let measured = &self.total.measured;
-        writeln!(
-            out,
+        let how = format!(
             "{}: {} backend{}, {}{}, requests of {} bytes, {} in flight{}",
             self.target,
             measured.backend,
@@ -62,17 +61,22 @@ impl Answer for Stressed {
                 "none" => String::new(),
                 level => format!(", {level}-durable writes"),
             }
-        )?;
+        );
+        writeln!(out, "{}", wrapped(&how))?;
         table(&self.parts).write(out)?;
-        writeln!(
-            out,
+        let came_to = format!(
             "{} requests in {:.2} s, {:.2} us CPU and {:.2} system calls each; {} failed",
             measured.requests,
             self.total.seconds,
             measured.cpu_us_per_request,
             measured.system_calls_per_request.unwrap_or(0.0),
             measured.errors,
-        )?;
+        );
+        writeln!(out, "{}", wrapped(&came_to))?;
+        if let Some(submit) = measured.submit_latency_us {
+            let [p50, p99] = [submit.p50, submit.p99].map(microseconds);
+            writeln!(out, "submission took {p50} us (p50), {p99} us (p99)")?;
+        }
         if self.total.verified + self.total.unverified > 0 {
             let Section {
                 verified, unverified, ..
@@ -80,7 +84,7 @@ impl Answer for Stressed {
             writeln!(out, "{verified} blocks verified; of {unverified} nothing was known")?;
         }
         if let Some(said) = &self.ended_early {
-            writeln!(out, "ended early: {}", said)?;
+            writeln!(out, "{}", wrapped(&format!("ended early: {said}")))?;
         }
         for missed in &self.missed {
             let Missed {
@@ -106,21 +110,22 @@ impl Answer for Stressed {
     }
 }
 
-pub(crate) fn table(parts: &[Section]) -> Table {
+/// In lines of 80 columns.
+fn table(parts: &[Section]) -> Table {
     let right = |heading| (heading, Align::Right);
-    let mut table = Table::with_headings(&[
+    let mut columns = vec![
         ("PART", Align::Left),
-        right("REQUESTS/s"),
+        right("REQ/s"),
         right("MiB/s"),
         right("mean us"),
         right("p50"),
         right("p99"),
         right("p99.9"),
         right("max"),
-        right("submit p50"),
-        right("p99"),
-        right("sync s"),
-    ]);
+    ];
+    let has_synced = parts.iter().any(|part| part.sync_seconds > 0.0);
+    columns.extend(has_synced.then_some(right("sync s")));
+    let mut table = Table::with_headings(&columns);
     for part in parts {
         let measured = &part.measured;
         let Latency {
@@ -130,17 +135,15 @@ pub(crate) fn table(parts: &[Section]) -> Table {
             p999,
             max,
         } = measured.latency_us;
-        let submit = measured.submit_latency_us.unwrap_or_default();
         let mut row = vec![
             part.part.clone(),
             format!("{:.0}", measured.iops),
             format!("{:.1}", measured.bytes_per_second / f64::from(1 << 20)),
         ];
-        row.extend([mean, p50, p99, p999, max, submit.p50, submit.p99].map(microseconds));
-        row.push(if part.sync_seconds > 0.0 {
-            format!("{:.2}", part.sync_seconds)
-        } else {
-            "-".to_owned()
+        row.extend([mean, p50, p99, p999, max].map(microseconds));
+        row.push(match part.sync_seconds > 0.0 {
+            true => format!("{:.2}", part.sync_seconds),
+            false => "-".to_owned(),
         });
         table.row(row);
     }
@@ -148,5 +151,9 @@ pub(crate) fn table(parts: &[Section]) -> Table {
 }
 
 fn microseconds(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value < 1000.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.0}"),
+    }
 }

@@ -44,9 +44,10 @@ looked at; what is shown may be gone already then.
 Exit status: 0 all is there that was durable; 3 something of it cannot be read any more.
 
 Examples:
-  baio log /tmp/vol#log
-  baio log /tmp/journal --from 8192 --count 100 --payload text
-  baio log /tmp/vol#log --count 0 --json")]
+  baio latency journal --log --size 16M --runtime 1s
+  baio log journal
+  baio log journal --from 8192 --count 100 --payload text
+  baio log journal --count 0 --json")]
 pub(crate) struct LogArgs {
     /// The segment, file or device in which the log is
     #[arg(value_name = "PATH[#[UID/]NAME]")]

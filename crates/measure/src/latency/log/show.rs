@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use baio_console::interrupt::{self, Interrupt};
-use baio_console::output::{Align, Table};
+use baio_console::output::{Align, Table, wrapped};
 use baio_console::size::format_size;
 use baio_stress::Latency;
 use serde::Serialize;
@@ -198,8 +198,7 @@ impl Figures {
 
 impl Shown for Told {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
+        let how = format!(
             "{}: durable records of {}, {} ({}); the median of {} rounds of {} s",
             self.target,
             format_size(self.record_size),
@@ -207,7 +206,8 @@ impl Shown for Told {
             self.below.sentence(),
             self.sides.first().map_or(0, |side| side.rounds.len()),
             self.runtime_seconds,
-        )?;
+        );
+        writeln!(out, "{}", wrapped(&how))?;
         let right = |heading| (heading, Align::Right);
         let mut table = Table::with_headings(&[
             ("SIDE", Align::Left),
@@ -215,11 +215,12 @@ impl Shown for Told {
             right("p50"),
             right("p99"),
             right("p99.9"),
-            right("append p50"),
+            right("call p50"),
             right("CPU us"),
             right("switches"),
-            right("records/batch"),
-        ]);
+            right("batch"),
+        ])
+        .fit(Some(80), &["switches", "CPU us"]);
         let shown = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), show::shown);
         for side in &self.sides {
             let figures = &side.median;
@@ -237,8 +238,7 @@ impl Shown for Told {
         }
         table.write(out)?;
         for ratio in &self.ratios {
-            writeln!(
-                out,
+            let beside = format!(
                 "{} / {}: appends/s {:.2}, p50 {:.2}, p99 {:.2}, CPU {:.2}, switches {:.2}",
                 ratio.side,
                 ratio.peer,
@@ -247,7 +247,8 @@ impl Shown for Told {
                 ratio.latency_us_p99,
                 ratio.cpu_us_per_append,
                 ratio.context_switches_per_append,
-            )?;
+            );
+            writeln!(out, "{}", wrapped(&beside))?;
         }
         Ok(())
     }
