@@ -59,6 +59,12 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        (self.count, self.total_ns, self.max_ns) = (0, 0, 0);
+    }
+
     /// Durations recorded.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -41,9 +41,10 @@ pub struct OwnerStatus {
     pub errors: u64,
     /// Connections that were ended for what no correct client sends.
     pub violations: u64,
-    /// Half of the requests have ended within this time, in the broker: whole microseconds.
+    /// Half of the requests have ended within this time, in the broker: of those of the last second in which any ended, and of the one before.
+    /// Whole microseconds.
     pub latency_p50: Duration,
-    /// 99 of 100.
+    /// 99 of 100 of them.
     pub latency_p99: Duration,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Owner {
     bytes_written: u64,
     errors: u64,
     pub(super) violations: u64,
-    latency: Histogram,
+    latency: Lately,
 }
 
 /// All of them, by place; a place is kept while its user has a session.
@@ -129,19 +129,49 @@ impl Owner {
             true => self.bytes_written += bytes,
             false => self.bytes_read += bytes,
         }
-        self.latency.record(now.since(done.since));
+        self.latency.record(now.since(done.since), now);
     }
 
     /// For who may see it.
     pub(super) fn status(&self, handles: u32) -> OwnerStatus {
         let mut status = OwnerStatus::default();
+        let latency = self.latency.seen();
         (status.uid, status.clients, status.handles) = (self.uid, self.sessions, handles);
         (status.in_flight, status.held) = (self.running, self.held);
         (status.requests, status.errors, status.violations) = (self.requests, self.errors, self.violations);
         (status.bytes_read, status.bytes_written) = (self.bytes_read, self.bytes_written);
-        status.latency_p50 = self.latency.percentile(0.5);
-        status.latency_p99 = self.latency.percentile(0.99);
+        status.latency_p50 = latency.percentile(0.5);
+        status.latency_p99 = latency.percentile(0.99);
         status
+    }
+}
+
+/// How long requests took, of those that ended lately: in the last second in which any did, and in the one before that.
+#[derive(Debug, Default)]
+struct Lately {
+    second: i64,
+    in_it: Histogram,
+    before: Histogram,
+}
+
+impl Lately {
+    fn record(&mut self, took: Duration, now: Time) {
+        let (second, _) = now.split();
+        if second != self.second {
+            std::mem::swap(&mut self.in_it, &mut self.before);
+            self.in_it.clear();
+            if second != self.second.saturating_add(1) {
+                self.before.clear();
+            }
+            self.second = second;
+        }
+        self.in_it.record(took);
+    }
+
+    fn seen(&self) -> Histogram {
+        let mut seen = self.before.clone();
+        seen.merge(&self.in_it);
+        seen
     }
 }
 
@@ -210,6 +240,22 @@ mod tests {
             (fair..=fair + (4 << 20)).contains(&copied),
             "{copied} bytes in {rounds} rounds"
         );
+    }
+
+    #[test]
+    fn times_are_of_the_last_seconds_with_requests() {
+        let mut lately = Lately::default();
+        let start = Time(1 << 40);
+        let at = |seconds| start.after(Duration::from_secs(seconds));
+        let (slow, fast) = (Duration::from_secs(1), Duration::from_millis(1));
+        lately.record(slow, at(0));
+        lately.record(fast, at(1));
+        assert_eq!((lately.seen().count(), lately.seen().max()), (2, slow));
+        lately.record(fast, at(2));
+        assert_eq!((lately.seen().count(), lately.seen().max()), (2, fast));
+        // Nothing has come for long: what was last stays, and goes with the next.
+        lately.record(slow, at(9));
+        assert_eq!((lately.seen().count(), lately.seen().max()), (1, slow));
     }
 
     #[test]

@@ -30,13 +30,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// `baio top`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rates are of the last second; errors, violations and the times of requests (EVER) since the broker started. Uid 0 and the user that the
+Rates and the times of requests are of the last second; errors and violations since the broker started. Uid 0 and the user that the
 broker runs as see everybody, others see themselves. On a terminal: q or Ctrl-C ends it. Elsewhere: a table each second.
 
 Examples:
-  baio top unix:/run/baio/vol.sock
-  baio top --socket /run/baio/vol.sock --once
-  baio top unix:/run/baio/vol.sock --once --json")]
+  baio format vol --size 64M
+  baio serve vol --socket vol.sock &
+  baio top unix:vol.sock --once
+  baio top unix:vol.sock --once --json
+  kill $!")]
 pub(crate) struct TopArgs {
     /// The broker
     #[arg(

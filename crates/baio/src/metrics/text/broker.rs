@@ -62,7 +62,7 @@ impl Page<'_> {
                     .encode_gauge(&figure(owner))?;
             }
         }
-        let help = "Within what time so many of the requests of clients have ended in the broker";
+        let help = "Within what time so many of the latest requests of clients have ended in the broker";
         let mut family = self.family("baio_broker_request_seconds", help, MetricType::Gauge)?;
         for owner in &status.owners {
             for (quantile, took) in [("0.5", owner.latency_p50), ("0.99", owner.latency_p99)] {

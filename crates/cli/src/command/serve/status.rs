@@ -9,6 +9,7 @@ use baio_console::failure::Failure;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::printable::readable;
 use baio_console::size::format_size;
+use baio_console::terminal::Terminal;
 use serde::Serialize;
 
 /// What `serve --status` shows.
@@ -30,6 +31,22 @@ struct Row {
     latency_us_p50: u64,
     latency_us_p99: u64,
 }
+
+/// Columns in the order in which they go where a line has no room for all; those of `baio top` too. A user and its requests stay.
+pub(crate) const DISPENSABLE: [&str; 12] = [
+    "HANDLES",
+    "VIOLATIONS",
+    "ERRORS",
+    "HELD",
+    "P50-US",
+    "CLIENTS",
+    "P99-US",
+    "IN-FLIGHT",
+    "WRITTEN/S",
+    "READ/S",
+    "WRITTEN",
+    "READ",
+];
 
 /// What can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -124,9 +141,13 @@ impl Answer for Shown {
             ("WRITTEN", Align::Right),
             ("ERRORS", Align::Right),
             ("VIOLATIONS", Align::Right),
-            ("P50-US-EVER", Align::Right),
-            ("P99-US-EVER", Align::Right),
-        ]);
+            ("P50-US", Align::Right),
+            ("P99-US", Align::Right),
+        ])
+        .fit(
+            Terminal::of_stdout().and_then(|terminal| terminal.columns),
+            &DISPENSABLE,
+        );
         let mut row = |name: String, figures: &Figures, p50: String, p99: String| {
             table.row([
                 name,

@@ -13,33 +13,19 @@ use baio::Link;
 use baio_console::failure::Failure;
 use baio_console::printable::Printable;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Alignment, Constraint, Layout};
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::rates::{HEADINGS, Look, View};
+use super::rates::{Look, View};
 use super::{INTERVAL, Watched};
 use baio_console::end_by::end_by;
 
 /// So often keys and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// Columns in the order in which they go where there is no room for all. A user and its requests stay.
-const DISPENSABLE: [&str; 10] = [
-    "HANDLES",
-    "VIOLATIONS",
-    "ERRORS",
-    "HELD",
-    "P50-US-EVER",
-    "CLIENTS",
-    "P99-US-EVER",
-    "IN-FLIGHT",
-    "WRITTEN/S",
-    "READ/S",
-];
 /// A look that is older is told to be.
 const OLD: Duration = Duration::from_secs(3);
 
@@ -165,78 +151,20 @@ fn draw(frame: &mut Frame<'_>, volume: &str, view: Option<&View>, age: Duration)
     }
     frame.render_widget(Line::from(said), title);
     let Some(view) = view else { return };
-    let rows: Vec<_> = std::iter::once(HEADINGS.map(str::to_owned))
-        .chain(view.cells())
-        .collect();
-    let widths = widths(&rows);
-    let columns = columns(&widths, table.width.into());
-    if columns.is_empty() {
+    let lines = view.table(Some(table.width.into())).lines();
+    if lines.iter().any(|line| line.len() > table.width.into()) {
         return frame.render_widget(Line::from("too narrow"), table);
     }
-    let mut rows = rows.iter().map(|cells| row(cells, &columns));
-    let header = rows.next().unwrap_or_default().reversed();
-    let shown = columns.iter().filter_map(|&at| widths.get(at));
-    let widths = shown.map(|&width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX)));
-    frame.render_widget(Table::new(rows, widths).header(header), table);
-}
-
-fn row<'a>(cells: &'a [String; HEADINGS.len()], columns: &[usize]) -> Row<'a> {
-    let shown = columns.iter().filter_map(|&at| cells.get(at));
-    let right = |cell: &'a String| Cell::from(Text::from(cell.as_str()).alignment(Alignment::Right));
-    Row::new(shown.map(right).collect::<Vec<_>>())
-}
-
-/// What each column takes.
-fn widths(rows: &[[String; HEADINGS.len()]]) -> [usize; HEADINGS.len()] {
-    std::array::from_fn(|at| {
-        rows.iter()
-            .filter_map(|row| row.get(at))
-            .map(String::len)
-            .max()
-            .unwrap_or(0)
-    })
-}
-
-/// Columns by their number, as many as there is room for, or none: cut figures would be wrong figures.
-fn columns(widths: &[usize], room: usize) -> Vec<usize> {
-    let mut columns: Vec<usize> = (0..widths.len()).collect();
-    let mut dispensable = DISPENSABLE.iter();
-    loop {
-        let taken: usize = columns
-            .iter()
-            .filter_map(|&at| widths.get(at))
-            .map(|width| width + 1)
-            .sum();
-        if taken <= room + 1 {
-            return columns;
-        }
-        let Some(heading) = dispensable.next() else {
-            return Vec::new();
-        };
-        columns.retain(|&at| HEADINGS.get(at) != Some(heading));
+    let mut lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+    if let Some(headings) = lines.first_mut() {
+        *headings = std::mem::take(headings).reversed();
     }
+    frame.render_widget(Text::from(lines), table);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_leave_whole_when_there_is_no_room() {
-        let all: Vec<usize> = (0..HEADINGS.len()).collect();
-        let widths = [9; HEADINGS.len()];
-        let whole = HEADINGS.len() * 10 - 1;
-        assert_eq!(columns(&widths, whole), all);
-        let fewer = columns(&widths, whole - 1);
-        assert_eq!(fewer.len(), HEADINGS.len() - 1);
-        assert!(fewer.iter().all(|&at| HEADINGS[at] != DISPENSABLE[0]));
-        // Two are the least; what they do not fit into shows no figure rather than a part of one.
-        for room in 0..whole {
-            let taken = columns(&widths, room).len() * 10;
-            assert!(taken <= room + 1, "{room}");
-            assert_eq!(taken == 0, room < 19, "{room}");
-        }
-    }
 
     #[test]
     fn some_keys_end_it() {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use baio::{BrokerStatus, OwnerStatus};
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
+use baio_console::terminal::Terminal;
 use serde::Serialize;
 
-use crate::command::serve::status::Figures;
+use crate::command::serve::status::{DISPENSABLE, Figures};
 
 /// A broker at one moment.
 pub(super) struct Look {
@@ -41,13 +42,13 @@ struct Row {
     written_bytes_per_second: Option<u64>,
     errors: u64,
     violations: u64,
-    /// Null of all.
+    /// Null of all, and of who had no request in that time.
     latency_us_p50: Option<u64>,
     latency_us_p99: Option<u64>,
 }
 
 /// The columns.
-pub(super) const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 12] = [
     "UID",
     "CLIENTS",
     "HANDLES",
@@ -58,8 +59,8 @@ pub(super) const HEADINGS: [&str; 12] = [
     "WRITTEN/S",
     "ERRORS",
     "VIOLATIONS",
-    "P50-US-EVER",
-    "P99-US-EVER",
+    "P50-US",
+    "P99-US",
 ];
 
 impl View {
@@ -87,14 +88,16 @@ impl View {
         let of_owner = |owner: &OwnerStatus| {
             // Who was not there has had nothing.
             let then = before.and_then(|before| before.status.owners.iter().find(|other| other.uid == owner.uid));
-            Row {
-                latency_us_p50: us(owner.latency_p50),
-                latency_us_p99: us(owner.latency_p99),
-                ..row(
-                    Some(owner.uid),
-                    &then.map(Figures::from).unwrap_or_default(),
-                    &owner.into(),
-                )
+            let then = then.map(Figures::from).unwrap_or_default();
+            let row = row(Some(owner.uid), &then, &owner.into());
+            match row.requests_per_second {
+                // Its times are those of an earlier second.
+                Some(0) => row,
+                _ => Row {
+                    latency_us_p50: us(owner.latency_p50),
+                    latency_us_p99: us(owner.latency_p99),
+                    ..row
+                },
             }
         };
         let mut owners: Vec<Row> = after.status.owners.iter().map(of_owner).collect();
@@ -118,9 +121,14 @@ impl View {
         }
     }
 
-    /// A line for each column's heading: all together first.
-    pub(super) fn cells(&self) -> impl Iterator<Item = [String; HEADINGS.len()]> + '_ {
-        std::iter::once(&self.totals).chain(&self.owners).map(Row::cells)
+    /// A line for each user, all together first; in a line of so many columns.
+    pub(super) fn table(&self, room: Option<usize>) -> Table {
+        let columns = HEADINGS.map(|heading| (heading, Align::Right));
+        let mut table = Table::with_headings(&columns).fit(room, &DISPENSABLE);
+        for row in std::iter::once(&self.totals).chain(&self.owners) {
+            table.row(row.cells());
+        }
+        table
     }
 }
 
@@ -154,11 +162,8 @@ fn per_second(then: u64, now: u64, took: Duration) -> u64 {
 
 impl Answer for View {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut table = Table::with_headings(&HEADINGS.map(|heading| (heading, Align::Right)));
-        for cells in self.cells() {
-            table.row(cells);
-        }
-        table.write(out)
+        self.table(Terminal::of_stdout().and_then(|terminal| terminal.columns))
+            .write(out)
     }
 }
 
@@ -196,22 +201,20 @@ mod tests {
             (None, 4, Some(70))
         );
         assert_eq!(view.interval_seconds, Some(2.0));
-        let cells: Vec<_> = view.cells().collect();
-        assert_eq!(
-            (cells[0][0].as_str(), cells[0][5].as_str(), cells[0][10].as_str()),
-            ("all", "70", "-")
-        );
-        assert_eq!((cells[1][0].as_str(), cells[1][7].as_str()), ("2", "2 KiB"));
+        let cells = [view.totals.cells(), view.owners[0].cells(), view.owners[3].cells()];
+        assert_eq!([&cells[0][0], &cells[0][5], &cells[0][10]], ["all", "70", "-"]);
+        assert_eq!([&cells[1][0], &cells[1][7], &cells[1][10]], ["2", "2 KiB", "0"]);
+        // Who had no request in that time has none that took some.
+        assert_eq!([&cells[2][0], &cells[2][5], &cells[2][10]], ["1", "0", "-"]);
+        let lines = view.table(Some(80)).lines();
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
     }
 
     #[test]
     fn of_one_look_there_are_no_rates() {
         let view = View::of("v".into(), None, &look(Instant::now(), &[(7, 9, 9)]));
         assert_eq!((view.totals.requests_per_second, view.interval_seconds), (None, None));
-        assert!(
-            view.cells()
-                .all(|cells| cells[5] == "-" && cells[6] == "-" && cells[7] == "-")
-        );
+        assert_eq!(view.owners[0].cells()[5..8], ["-", "-", "-"]);
     }
 
     #[test]
