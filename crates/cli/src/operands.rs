@@ -23,7 +23,7 @@ use baio::Mode;
 use baio_console::target::TypedTarget;
 use baio_engine::Choice;
 
-pub(crate) use words::{OperandError, completions};
+pub(crate) use words::{OperandError, completions, is_one};
 
 /// What a dd command line means.
 #[derive(Clone, Debug, PartialEq, Eq)]

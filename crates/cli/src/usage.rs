@@ -17,6 +17,8 @@ use std::ffi::OsString;
 use baio_console::failure::Failure;
 use clap::error::{ContextKind, ErrorKind};
 
+use crate::operands;
+
 /// The failure that a refused command line is; `typed` is all of it, the program's name first.
 pub(crate) fn failure(typed: &[OsString], error: &clap::Error, is_command: fn(&str) -> bool) -> Failure {
     let command = command_of(typed, is_command);
@@ -45,12 +47,9 @@ pub(crate) fn failure(typed: &[OsString], error: &clap::Error, is_command: fn(&s
 
 /// What to write in place of an option: dd has operands.
 fn dd_tip(option: &str) -> String {
-    const OPERANDS: [&str; 13] = [
-        "if", "of", "bs", "ibs", "obs", "count", "skip", "seek", "iflag", "oflag", "conv", "status", "iodepth",
-    ];
     match option.trim_start_matches('-') {
         "progress" => "write status=progress".to_owned(),
-        name if OPERANDS.contains(&name) => format!("write {name}=VALUE, without dashes"),
+        name if operands::is_one(name) => format!("write {name}=VALUE, without dashes"),
         _ => "operands of dd are NAME=VALUE, without dashes, as in bs=4K".to_owned(),
     }
 }

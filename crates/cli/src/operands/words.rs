@@ -66,6 +66,11 @@ pub(super) const STATUS_LEVELS: [&str; 3] = ["none", "noxfer", "progress"];
 pub(super) const MODES: [&str; 4] = ["direct", "cached", "kernel", "uncached"];
 pub(super) const VERIFICATIONS: [&str; 2] = ["blake3", "none"];
 
+/// Is it the name of an operand?
+pub(crate) fn is_one(name: &str) -> bool {
+    OPERANDS.contains(&name)
+}
+
 /// Operands as they can be typed: `bs=`, and with each word where only some can be, `conv=fsync`.
 pub(crate) fn completions() -> impl Iterator<Item = String> {
     let backends = Choice::ALL.map(Choice::name);
