@@ -189,7 +189,7 @@ fn beside(record: &Record, out: &mut dyn Write) -> io::Result<()> {
         right("same"),
         right("more"),
     ]);
-    for one in &all {
+    for one in all.iter().filter(|one| one.speed.all() > 0) {
         let counts =
             [&one.speed, &one.cpu].map(|of| [of.better.len(), of.same.len(), of.worse.len()].map(|n| n.to_string()));
         let cells = std::iter::once(format!("  {}", one.peers)).chain(counts.into_iter().flatten());

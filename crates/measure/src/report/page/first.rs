@@ -190,7 +190,7 @@ fn counts(html: &mut Html, all: &[Beside<'_>]) {
         html.raw("<th scope=col class=n>").raw(heading);
     }
     html.raw("</thead><tbody>");
-    for (at, one) in all.iter().enumerate() {
+    for (at, one) in all.iter().enumerate().filter(|(_, one)| one.speed.all() > 0) {
         html.raw("<tr><th scope=row>").text(one.peers);
         for (of, counts) in [&one.speed, &one.cpu].into_iter().enumerate() {
             for (list, which) in [&counts.better, &counts.same, &counts.worse].into_iter().zip(0..) {
