@@ -21,9 +21,6 @@ const LEFT: &[(&str, &str)] = &[
     ("broker/src/host/clients.rs", "welcome"),
     ("capi/src/requests.rs", "submit_one"),
     ("client/tests/any_service.rs", "serve"),
-    ("storage/tests/cache/gates.rs", "no_mix_of_logs_writes_a_page_before_its_own"),
-    ("storage/tests/log/format.rs", "read"),
-    ("storage/tests/requests/the_last_page_grows.rs", "writes_truncates_and_reads_agree_with_a_model"),
 ];
 
 /// The name of the function that begins on a line, and how far the line is indented.

@@ -383,6 +383,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
+/// Changes a page of the hand's object, if it is there; else it is brought in. Was it changed?
+fn change(h: &mut Hand, page: u64, lsn: u64) -> bool {
+    let Some(pin) = h.cache.pin_hit(h.object, page) else {
+        h.pool(CacheOp::PinNew { page, lsn: 0 });
+        while let Some(done) = h.cache.next_done() {
+            done.pin.map(|pin| h.cache.unpin(pin));
+        }
+        return false;
+    };
+    let is_changed = h.cache.change(&pin, lsn).is_ok();
+    h.cache.unpin(pin);
+    is_changed
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -412,20 +426,12 @@ proptest! {
             match step {
                 Step::Change(object, page, logged) => {
                     h.object = objects[object];
-                    let Some(pin) = h.cache.pin_hit(objects[object], page) else {
-                        h.pool(CacheOp::PinNew { page, lsn: 0 });
-                        while let Some(done) = h.cache.next_done() {
-                            done.pin.map(|pin| h.cache.unpin(pin));
-                        }
-                        continue;
-                    };
-                    let log = &mut logs[under[object]];
-                    let lsn = if logged { log.0 + 1 } else { 0 };
-                    if h.cache.change(&pin, lsn).is_ok() && logged {
-                        log.0 = lsn;
+                    let log = &mut logs[under[object]].0;
+                    let lsn = if logged { *log + 1 } else { 0 };
+                    if change(&mut h, page, lsn) && logged {
+                        *log = lsn;
                         last.insert((object, page), lsn);
                     }
-                    h.cache.unpin(pin);
                 }
                 Step::Durable(gate, by) => {
                     let others: Vec<_> = gates.iter().map(|gate| h.cache.oldest_recovery_lsn(*gate)).collect();
@@ -453,11 +459,8 @@ proptest! {
                 }
                 Step::End(count, last) => {
                     for _ in 0..count {
-                        if ios.is_empty() {
-                            break;
-                        }
-                        let at = if last { ios.len() - 1 } else { 0 };
-                        h.end(ios.remove(at), 0);
+                        let Some(latest) = ios.len().checked_sub(1) else { break };
+                        h.end(ios.remove(if last { latest } else { 0 }), 0);
                         ios.extend(std::iter::from_fn(|| h.cache.next_io()));
                     }
                 }
@@ -476,8 +479,6 @@ proptest! {
         }
         prop_assert_eq!(h.cache.requests_under_way(), 0);
         prop_assert_eq!(h.cache.stats().frames_gated, 0);
-        for gate in gates {
-            prop_assert_eq!(h.cache.oldest_recovery_lsn(gate), None);
-        }
+        prop_assert_eq!(gates.map(|gate| h.cache.oldest_recovery_lsn(gate)), [None; 3]);
     }
 }

@@ -96,6 +96,19 @@ mod reader {
         bytes: Vec<u8>,
     }
 
+    /// Is there a batch behind the end that was written when this one was there?
+    fn is_later_there(header: &Header<'_>, data: &[u8], (end, place, epoch): (u64, u64, u64)) -> bool {
+        let capacity = data.len() as u64;
+        let mut looks =
+            (0..header.look().min(capacity) / header.block()).map(|nth| (place + nth * header.block()) % capacity);
+        looks.any(|at| {
+            batch(header, data, at).is_some_and(|batch| {
+                let is_later = u64_at(batch, 24) > end && u64_at(batch, 16) >= epoch;
+                is_later && u64_at(batch, 40) > end
+            })
+        })
+    }
+
     /// The records, or the LSN and the place of the area where something has rotted.
     pub(super) fn read(area: &[u8]) -> Result<Records, (u64, u64)> {
         let copies = [Header(&area[..512]), Header(&area[4096..4608])];
@@ -168,16 +181,10 @@ mod reader {
             place = (place + padded) % capacity;
             passed += padded;
         }
-        let mut later = place;
-        let mut is_rot = watermark > end;
-        for _ in 0..header.look().min(capacity) / header.block() {
-            if let Some(batch) = batch(header, data, later) {
-                let is_later = u64_at(batch, 24) > end && u64_at(batch, 16) >= epoch;
-                is_rot |= is_later && u64_at(batch, 40) > end;
-            }
-            later = (later + header.block()) % capacity;
+        match watermark > end || is_later_there(header, data, (end, place, epoch)) {
+            true => Err((end, 8192 + place)),
+            false => Ok(records),
         }
-        if is_rot { Err((end, 8192 + place)) } else { Ok(records) }
     }
 }
 
