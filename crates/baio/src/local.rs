@@ -229,6 +229,9 @@ impl Local {
 
     /// The same. Then those are woken who wait for what has ended, and wakers that are not needed any more dropped: both may run anybody's code.
     fn leave_waking(&self, mut core: RefMut<'_, Core>) {
+        if !core.leaves_something() {
+            return self.leave_core(core);
+        }
         let mut wakers = self.0.wakers.take();
         core.take_fired(&mut wakers);
         let fired = wakers.len();
@@ -247,7 +250,9 @@ impl Local {
 
     /// Says what was said while the core was borrowed.
     fn clear_up(&self) {
-        self.0.told.take().into_iter().for_each(|notice| self.tell_link(notice));
+        if !self.0.told.borrow().is_empty() {
+            self.0.told.take().into_iter().for_each(|notice| self.tell_link(notice));
+        }
     }
 
     /// Of what is the core's.
@@ -379,7 +384,15 @@ impl Transport for Local {
     }
 
     fn next_ended(&self) -> Option<Outcome> {
-        let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
+        let outcome = match self.enter() {
+            Ok(mut core) => {
+                let outcome = core.next_outcome(); // Large: it is moved once.
+                self.leave_core(core);
+                outcome
+            }
+            Err(Shut::Inside) => return None, // What has ended is still there.
+            Err(Shut::Closed) => None,
+        };
         if let (None, Some(watched)) = (&outcome, self.0.watched.get()) {
             watched.has_been_emptied();
         }

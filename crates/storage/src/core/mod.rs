@@ -453,6 +453,14 @@ impl Core {
         self.lane.requests.slot_came_free(); // With none of its places.
     }
 
+    /// Is there anything for [`Core::take_fired`], [`Core::take_displaced`] or [`Core::next_foreign`] to take? Mostly not.
+    #[must_use]
+    pub fn leaves_something(&self) -> bool {
+        let (lane, table) = (&self.lane, &self.table);
+        !(lane.fired.is_empty() && table.fired.is_empty() && lane.displaced.is_empty() && lane.foreign.is_empty())
+            || lane.requests.has_displaced()
+    }
+
     /// Wakers of what has ended; to be woken when the core is not borrowed any more.
     pub fn take_fired(&mut self, into: &mut Vec<Waker>) {
         into.append(&mut self.lane.fired);

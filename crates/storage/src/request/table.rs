@@ -510,6 +510,11 @@ impl Requests {
         }
     }
 
+    /// Are there wakers to be dropped?
+    pub(crate) fn has_displaced(&self) -> bool {
+        !self.displaced.is_empty()
+    }
+
     /// Hands over the wakers that are to be dropped.
     pub(crate) fn take_displaced(&mut self, into: &mut Vec<Waker>) {
         into.append(&mut self.displaced);
