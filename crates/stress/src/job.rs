@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use baio::Identity;
+use baio_console::named::NamedSegment;
 use baio_engine::{Caching, Choice, Durability};
 use clap::ValueEnum;
 
@@ -68,6 +69,20 @@ pub(crate) struct SegmentPath {
     pub(crate) is_served: bool,
     pub(crate) owner_uid: u32,
     pub(crate) name: String,
+}
+
+impl SegmentPath {
+    /// That of a volume which is opened here, by this user.
+    pub(crate) fn of_named(named: &NamedSegment, identity: Identity) -> SegmentPath {
+        SegmentPath {
+            typed: named.typed.clone(),
+            identity,
+            volume: named.volume.clone(),
+            is_served: false,
+            owner_uid: named.owner_uid(identity),
+            name: named.name.clone(),
+        }
+    }
 }
 
 /// What one thread does.

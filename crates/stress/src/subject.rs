@@ -315,14 +315,7 @@ fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> 
     let request_size = wish.request_size.unwrap_or(SEGMENT_BLOCK);
     let ground = Ground {
         command: wish.command,
-        objects: Objects::Segment(SegmentPath {
-            typed: named.typed.clone(),
-            identity: who,
-            volume: named.volume.clone(),
-            is_served: false,
-            owner_uid,
-            name: named.name.clone(),
-        }),
+        objects: Objects::Segment(SegmentPath::of_named(named, who)),
         size: wish.size.unwrap_or(info.size_bytes),
         request_size,
         path: named.volume.clone(),

@@ -239,15 +239,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     }
     let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
     let info = named.told(COMMAND, info)?;
-    let segment = SegmentPath {
-        typed: named.typed.clone(),
-        identity: who,
-        volume: named.volume.clone(),
-        is_served: false,
-        owner_uid,
-        name: named.name.clone(),
-    };
-    on_segment(args, segment, info.size_bytes, stages)
+    on_segment(args, SegmentPath::of_named(named, who), info.size_bytes, stages)
 }
 
 /// A segment that a broker serves. Who may open it to write is for the broker to say; what of others is overwritten only by
