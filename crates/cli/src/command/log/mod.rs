@@ -46,8 +46,11 @@ Exit status: 0 all is there that was durable; 3 something of it cannot be read a
 Examples:
   baio latency journal --log --size 16M --runtime 1s
   baio log journal
-  baio log journal --from 8192 --count 100 --payload text
-  baio log journal --count 0 --json")]
+  baio log journal --count 100 --payload text
+  baio log journal --count 0 --json
+
+Elsewhere:
+  baio log /srv/vol#log --from 8192")]
 pub(crate) struct LogArgs {
     /// The segment, file or device in which the log is
     #[arg(value_name = "PATH[#[UID/]NAME]")]
