@@ -459,7 +459,7 @@ impl Transport for Local {
         }
     }
 
-    /// Here nobody waits for memory: who finds none is told so.
+    /// Nobody waits for memory here: whoever finds none gets an error at once.
     fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>) -> bool {
         if matches!(lack, Lack::Bytes(_)) {
             return false;

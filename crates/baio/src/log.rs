@@ -34,7 +34,7 @@ use crate::trace;
 use crate::transport::{Notice, Transport};
 
 /// An open log of records, in all of a file or segment. A record is safe when [`durable`](Log::durable) says so, with everything before it, and
-/// whoever opens the log again finds it. Clones share the log; the last one closes it, and with it go its readers. Over
+/// whoever opens the log again finds it. Clones share the log; dropping the last one closes it and its readers. Over
 /// [`Remote`](crate::Remote) any number of threads append, and no append wakes the link's thread while that is awake.
 ///
 /// ```

@@ -58,7 +58,7 @@ impl InLine {
     }
 }
 
-/// What a transport is told, and answers nothing to.
+/// A one-way call: nothing is answered.
 #[derive(Debug)]
 pub enum Notice<Q> {
     /// This request is to end early, as far as it can be ended.
@@ -180,7 +180,7 @@ pub trait Transport: Clone + Unpin + fmt::Debug + 'static {
     /// Begins a command.
     fn ask(&self, call: Box<Call>) -> std::result::Result<Self::Question, NotAsked>;
 
-    /// Tells it something.
+    /// Passes a one-way call on.
     fn tell_link(&self, notice: Notice<Self::Question>);
 
     /// As [`Link::poll`](crate::Link::poll).
@@ -204,7 +204,7 @@ pub trait Transport: Clone + Unpin + fmt::Debug + 'static {
     /// Is anybody there who will reap what is started?
     fn is_driven(&self) -> bool;
 
-    /// Has this thread sleep until others end that by themselves, where others drive the link. None: this thread is to drive it.
+    /// Runs `sleep` if other threads drive the link; they end it. None: nobody else does, so this thread has to drive it.
     fn while_others_drive<T>(&self, sleep: impl FnOnce() -> T) -> Option<T>;
 
     /// As [`Link::event_fd`](crate::Link::event_fd).
@@ -213,8 +213,8 @@ pub trait Transport: Clone + Unpin + fmt::Debug + 'static {
     /// Whose buffers move without a copy, and why none is taken from it any more.
     fn link_arena(&self) -> (Option<Arc<Arena>>, Option<Fault>);
 
-    /// Wakes `waker` when there may be what is lacking, or never will be, and at `until` if whoever reaps sleeps in this link. Who has a place in
-    /// a line gives it up by the next. False: nobody will give it back.
+    /// Wakes `waker` when what is lacking may be there, when it never will be, and at `until` if whoever reaps sleeps in this link. A place in
+    /// another line is given up. False: nobody will ever free what is lacking.
     fn stand_in_line(&self, line: &mut Option<InLine>, lack: Lack, waker: &Waker, until: Option<Time>) -> bool;
 
     /// Lends cached pages directly, where there is no hop.
