@@ -101,16 +101,18 @@ shell_of() { # page
     done
 }
 
-# The project of somebody who depends on baio, as the README's block `toml` says it, with the versions of this repository. Each
-# Rust block of a page is a program of it.
+# The project of somebody who depends on baio, as the blocks `toml` of README and recipes say it, with the versions of this repository.
+# Each Rust block of a page is a program of it.
 project() {
     local project=$place/project page
     [ -e "$place/baio" ] || ln -s "$repository" "$place/baio"
     mkdir -p "$project/src/bin"
     cp Cargo.lock "$project/"
     printf '[package]\nname = "newcomer"\nversion = "0.0.0"\nedition = "2024"\n\n' >"$project/Cargo.toml"
-    blocks README.md toml
-    cat "$place"/blocks.* >>"$project/Cargo.toml"
+    for page in README.md docs/program/recipes.md; do
+        blocks "$page" toml
+        cat "$place"/blocks.* >>"$project/Cargo.toml"
+    done
     tmp=$(mktemp -d "$place/tmp.XXXX")
     for page in "$@"; do
         blocks "$page" rust
@@ -125,7 +127,7 @@ project() {
     for program in "$project"/src/bin/*.rs; do
         program=$(basename "$program" .rs)
         echo "+ $program"
-        "$repository/target/newcomer/debug/$program"
+        (cd "$tmp" && "$repository/target/newcomer/debug/$program")
     done
 }
 
