@@ -1,5 +1,5 @@
 //! Promise: whatever the operands are, `baio dd` writes the bytes, counts the records, says what the system said and ends as GNU dd does. One
-//! line a case; what differs stands in docs/use/dd.md.
+//! line a case; what differs stands in docs/use/dd.md and docs/inside/dd.md.
 
 use crate::support::gnu::{self, Case};
 use crate::support::{self, Place};

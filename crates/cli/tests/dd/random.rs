@@ -77,7 +77,7 @@ fn operands(dice: &mut Dice, target: &str) -> String {
     }
     // A pipe has no positions, and what that and a failing sync together say is nobody's promise.
     if dice.one_in(3) && (target != "pipe" || !converts.contains(&"fsync")) {
-        // In bytes and below a block GNU dd cuts what lies before: docs/use/dd.md.
+        // In bytes and below a block GNU dd cuts what lies before: docs/inside/dd.md.
         let mark = if converts.contains(&"notrunc") { bytes(dice) } else { "" };
         words.push(format!("{}={}{mark}", dice.of(&["seek", "oseek"]), dice.below(8)));
     }
