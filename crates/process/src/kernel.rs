@@ -57,29 +57,29 @@ pub struct Line {
 
 table! {
     Ring = "ring", "5.11",
-        "an io_uring that can be waited for with a limit (`IORING_ENTER_EXT_ARG`)",
-        "the features that its set-up tells, and a no-op that is waited for with a limit",
+        "an io_uring that can be waited for with a time limit (`IORING_ENTER_EXT_ARG`)",
+        "the features that its set-up reports, and a no-op that is waited for with a time limit",
         "no uring: Linux AIO, else threads";
     BoundedWorkers = "bounded_workers", "5.15",
         "a limit on a ring's threads in the kernel (`IORING_REGISTER_IOWQ_MAX_WORKERS`)",
         "asked for at the start",
         "the kernel's own limit, which is higher";
     NowaitAtEnd = "nowait_at_end", "5.16",
-        "a read that shall not wait tells the end of a file from what is not in the page cache",
-        "a system call of the same kernel, futex_waitv(2), is known: a read that is right once proves nothing",
+        "a read that must not wait distinguishes the end of the file from data that is not in the page cache",
+        "futex_waitv(2), which came with the same kernel: that a read is right once would prove nothing",
         "such a read that ends with nothing is followed by fstat(2)";
     LateEventFd = "late_event_fd", "5.18",
-        "an event fd is registered with a ring without waiting for the requests under way",
-        "a set-up flag or an operation (`IORING_OP_MSG_RING`) of the same kernel or a later one is known: a trial would wait for ever",
+        "an event fd is registered with a ring without waiting for the requests in flight",
+        "a set-up flag or an operation (`IORING_OP_MSG_RING`) that came with the same kernel or a later one: a trial would wait for ever",
         "it is registered when the ring is made, and armed by a flag in the ring; it costs a descriptor in programs without an outside loop";
     SubmitAll = "submit_all", "5.18",
         "a refused entry does not end the batch (`IORING_SETUP_SUBMIT_ALL`)",
         "a set-up with the flag",
         "the batch goes on with another system call";
     RegisteredRing = "registered_ring", "5.18",
-        "a ring is entered by a number of its thread's (`IORING_REGISTER_RING_FDS`)",
-        "asked for at the start, and entered by it once",
-        "by its descriptor, a little slower";
+        "a thread enters its ring by an index that it has registered, not by a descriptor (`IORING_REGISTER_RING_FDS`)",
+        "asked for at the start, and the ring is entered by it once",
+        "the ring is entered by its descriptor, a little slower";
     RegisteredFiles = "registered_files", "5.19",
         "an empty table of files (`IORING_RSRC_REGISTER_SPARSE`)",
         "asked for at the start",
@@ -103,7 +103,7 @@ table! {
     NowaitStreams = "nowait_streams", "6.4",
         "pipes and sockets know `RWF_NOWAIT`",
         "a read or write with it says `EOPNOTSUPP`",
-        "who will not wait is told by poll(2) first; what is ready is read, and written by pieces that fit (a socket: whole, with `MSG_DONTWAIT`)";
+        "poll(2) first says whether the descriptor is ready; then what is there is read, and a write goes in pieces that fit (on a socket whole, with `MSG_DONTWAIT`)";
     Cachestat = "cachestat", "6.5",
         "whether bytes are in the page cache (cachestat(2))",
         "the call",
