@@ -8,3 +8,4 @@ mod faults;
 mod lifetimes;
 mod power;
 mod profiles;
+mod several;

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use crate::backend::sim::cache::{Change, SECTOR};
 use crate::backend::sim::disk::Disk;
 use crate::backend::sim::faults::{Fault, Injected, Kind, Strike};
-use crate::backend::sim::job::Job;
+use crate::backend::sim::job::{Job, Owner};
 use crate::backend::sim::trace::{Event, SimHandle};
 use crate::device::{Device, DurableBy};
 use crate::file::File;
 use crate::policy::{Caching, Durability, Space, Time};
-use crate::request::RequestId;
 use crate::slot::{Slots, Work};
 
 /// The work of an iteration, and the disk that it runs on. What no disk can do ends at once.
-pub(crate) fn prepare(slots: &Slots, id: RequestId, work: Work, number: u64, now: Time) -> Result<(Disk, Job), i32> {
+pub(crate) fn prepare(slots: &Slots, owner: Owner, work: Work, number: u64, now: Time) -> Result<(Disk, Job), i32> {
+    let id = owner.id;
     let disk = slots.file(id).and_then(File::device::<Disk>).ok_or(-libc::EBADF)?;
     let mut job = Job {
-        id,
+        owner,
         number,
         kind: Kind::Other,
         offset: 0,
@@ -96,37 +96,45 @@ pub(crate) fn withdraw(disk: &Disk, job: &Job) {
     }
 }
 
-/// It ends: moves the bytes, or does what its fault says. Returns the raw result.
-pub(crate) fn end(disk: &Disk, slots: &mut Slots, job: &Job, trace: &SimHandle) -> i32 {
+/// It ends: moves the bytes, or does what its fault says. Returns the raw result, and what was read.
+pub(crate) fn end(disk: &Disk, job: &Job, trace: &SimHandle) -> (i32, Vec<u8>) {
     if disk.is_off() {
-        return -libc::EIO;
+        return (-libc::EIO, Vec::new());
     }
     if job.change.is_some() || job.kind == Kind::Flush {
         // The power may fail just before the end: then it was still under way.
         if let Err(raw) = disk.step() {
-            return raw;
+            return (raw, Vec::new());
         }
         disk.end(job.number);
     }
-    let mut ending = Ending { disk, job, trace };
-    match job.kind {
-        Kind::Read => ending.read(slots),
+    let mut ending = Ending {
+        disk,
+        job,
+        trace,
+        bytes: Vec::new(),
+    };
+    let raw = match job.kind {
+        Kind::Read => ending.read(),
         Kind::Write => ending.write(),
         Kind::Flush => ending.flush(),
         Kind::Allocate => ending.allocate(),
         Kind::Truncate => ending.truncate(),
         Kind::Other => 0,
-    }
+    };
+    (raw, ending.bytes)
 }
 
 struct Ending<'a> {
     disk: &'a Disk,
     job: &'a Job,
     trace: &'a SimHandle,
+    /// What was read.
+    bytes: Vec<u8>,
 }
 
 impl Ending<'_> {
-    fn read(&mut self, slots: &mut Slots) -> i32 {
+    fn read(&mut self) -> i32 {
         let len = match self.common_fault() {
             Some(raw) => return raw,
             None => self.wanted(Fault::ShortRead, self.room()),
@@ -139,10 +147,9 @@ impl Ending<'_> {
                 self.tell(Fault::Rot, at, bit);
             }
         }
-        let mut bytes = vec![0; len as usize];
-        self.disk.read(self.job.offset, &mut bytes);
+        self.bytes = vec![0; len as usize];
+        self.disk.read(self.job.offset, &mut self.bytes);
         self.disk.count_read(len);
-        slots.copy_in(self.job.id, &bytes);
         len as i32
     }
 

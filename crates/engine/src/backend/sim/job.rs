@@ -7,9 +7,23 @@ use crate::backend::sim::faults::{Kind, Strike};
 use crate::policy::Time;
 use crate::request::RequestId;
 
+/// Whose it is: one of the machine's engines, and what that one calls it. Two engines may call theirs alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) engine: usize,
+    pub(crate) id: RequestId,
+}
+
+impl Owner {
+    /// What the trace calls it.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.id.to_bits() ^ (self.engine as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) id: RequestId,
+    pub(crate) owner: Owner,
     /// Names it among all of its machine.
     pub(crate) number: u64,
     pub(crate) kind: Kind,
