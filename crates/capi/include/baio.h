@@ -1,19 +1,19 @@
 /*
  * baio: user-level asynchronous block I/O. The C interface, libbaio.so.0.
  *
- * Handles (baio_link, baio_file, ...) are no addresses: one that is null, freed, of another kind or of another thread is an error of the call.
+ * Handles (baio_link, baio_file, ...) are not addresses. A call with a handle that is null, freed, of another kind or of another thread fails.
  * A call that fails gives a negative error number (-ENOSPC); baio_error_message() then says what was asked, of what, why not, and the cure.
  * "Threads: the link's": for a link of kind BAIO_LINK_THREAD the thread that opened it, for others any.
- * What lies behind other pointers is as C has it everywhere: texts end with a zero byte, addresses may be written or read as their types say.
+ * Other pointers are checked for null only: texts end with a zero byte, and memory can be read or written as its type says.
  *
  * Sizes, lengths and offsets are in bytes. `length` 0 of a read or write is the whole buffer; of a discard, zero or allocate it is nothing to do;
  * of a truncate an empty file. A read at the end or behind it gives 0, one across it fewer bytes than asked for. A write moves all of its bytes or
  * fails (a pipe or socket may take fewer). Behind the end it makes a file longer; in a segment it is -ENOSPC. A segment has whole blocks: its size is
  * rounded up.
  *
- * A signal ends no call: what it interrupts goes on. No call may be made in a signal handler, and none is a point at which a thread is cancelled. A
- * write beyond the `ulimit -f` that stood when the link was opened is -EFBIG, and no SIGXFSZ. Where a link of kind BAIO_LINK_THREAD is in use, poll(2) or epoll_wait(2) of that thread may
- * end with EINTR, as by any signal: begin it again.
+ * A signal ends no call: an interrupted call goes on. Make no call in a signal handler. No call is a cancellation point of threads. A write beyond
+ * the limit of file sizes (`ulimit -f`, as it was when the link was opened) fails with -EFBIG, without SIGXFSZ. In a thread that uses a link of kind
+ * BAIO_LINK_THREAD, poll(2) and epoll_wait(2) may end with EINTR without a signal: call them again.
  */
 
 #ifndef BAIO_H
@@ -93,12 +93,12 @@
 #define BAIO_OPEN_EXCLUSIVE 4
 
 /**
- * Cut the file to no bytes. Files only.
+ * Truncate the file to 0 bytes. Files only.
  */
 #define BAIO_OPEN_TRUNCATE 8
 
 /**
- * Requests may say other modes than the file's. Files only.
+ * Allow requests in other modes than the file's. Files only.
  */
 #define BAIO_OPEN_EVERY_MODE 16
 
@@ -108,7 +108,7 @@
 #define BAIO_MODE_DEFAULT 0
 
 /**
- * Past every cache: offset and length are multiples of what the device needs (4096 always is one).
+ * Past every cache: offset and length must be multiples of the device's block (4096 always works).
  */
 #define BAIO_MODE_DIRECT 1
 
@@ -123,7 +123,7 @@
 #define BAIO_MODE_KERNEL 3
 
 /**
- * The same, dropped behind the request. Files only.
+ * The same, and dropped from the cache after the request. Files only.
  */
 #define BAIO_MODE_UNCACHED 4
 
@@ -163,7 +163,7 @@
 #define BAIO_OP_FENCE 4
 
 /**
- * Give the space of `length` bytes at `offset` back: they read as zeros.
+ * Give back the space of `length` bytes at `offset`: they read as zeros.
  */
 #define BAIO_OP_DISCARD 5
 
@@ -178,7 +178,7 @@
 #define BAIO_OP_TRUNCATE 7
 
 /**
- * Set space aside for `length` bytes at `offset`. Files only.
+ * Reserve space for `length` bytes at `offset`. Files only.
  */
 #define BAIO_OP_ALLOCATE 8
 
@@ -188,7 +188,7 @@
 #define BAIO_LOG_CREATE 1
 
 /**
- * Open the log, or make one where none was ever made: where there are zeroes and nothing else, or where a making was cut off.
+ * Open the log, or make one where none was ever made: where there are only zeros, or where an earlier making was cut off.
  */
 #define BAIO_LOG_OPEN_OR_CREATE 2
 
@@ -203,7 +203,7 @@
 #define BAIO_PIN_ZERO 1
 
 /**
- * The request has not ended, or nobody has reaped its end.
+ * The request has not ended, or its end was not collected yet (baio_reap(), baio_wait()).
  */
 #define BAIO_IN_FLIGHT INT64_MIN
 
@@ -223,12 +223,12 @@ typedef struct baio_file baio_file;
 typedef struct baio_link baio_link;
 
 /**
- * A durable log in all of a file or segment.
+ * A durable log, which takes up a whole file or segment.
  */
 typedef struct baio_log baio_log;
 
 /**
- * Pages that are lent where they lie in the page cache.
+ * Pages that are lent: the page cache's own memory, read-only.
  */
 typedef struct baio_pages baio_pages;
 
@@ -243,12 +243,12 @@ typedef struct baio_pin baio_pin;
 typedef struct baio_records baio_records;
 
 /**
- * A word that tells how a request stands.
+ * A word that says whether a request has ended, and how.
  */
 typedef struct baio_status baio_status;
 
 /**
- * How a link is opened. Zeros are the defaults, except for `size`.
+ * Options of a link. Zeros are the defaults, except for `size`.
  */
 typedef struct baio_link_options {
   /**
@@ -276,7 +276,7 @@ typedef struct baio_link_options {
    */
   uint64_t cache_bytes;
   /**
-   * How long a link to a broker that has ended waits for the next one, in nanoseconds; 0: it does not.
+   * How long a link waits for another broker when its own has ended, in nanoseconds; 0: it does not wait.
    */
   uint64_t reconnect_ns;
   /**
@@ -286,7 +286,7 @@ typedef struct baio_link_options {
 } baio_link_options;
 
 /**
- * How a volume is made. Zeros are the defaults, except for `size`.
+ * Options of a new volume. Zeros are the defaults, except for `size`.
  */
 typedef struct baio_format_options {
   /**
@@ -320,7 +320,7 @@ typedef struct baio_format_options {
 } baio_format_options;
 
 /**
- * Names a submitted request on its link. Never 0; a quarter of a million others come before it is used again.
+ * Names a submitted request on its link. Never 0. A number is used again only after a quarter of a million others.
  */
 typedef uint64_t baio_ticket;
 
@@ -333,7 +333,7 @@ typedef struct baio_outcome {
    */
   uint64_t tag;
   /**
-   * As it was submitted by.
+   * The ticket that baio_submit() gave.
    */
   baio_ticket ticket;
   /**
@@ -345,12 +345,12 @@ typedef struct baio_outcome {
    */
   uint64_t bytes_done;
   /**
-   * NULL, or why it failed, with the cure. It belongs to the library, and is there until this thread's next call of
+   * NULL, or why it failed, with the cure. It belongs to the library, and is valid until this thread's next call of
    * baio_reap(), baio_wait() or baio_run().
    */
   const char *message;
   /**
-   * How the device was asked: BAIO_MODE_DIRECT, BAIO_MODE_KERNEL or BAIO_MODE_UNCACHED; direct also for what the page cache did, or nobody.
+   * How the kernel did it: BAIO_MODE_DIRECT, BAIO_MODE_KERNEL or BAIO_MODE_UNCACHED; direct also if baio's page cache did it, or if there was nothing to do.
    */
   uint32_t took;
   /**
@@ -364,7 +364,7 @@ typedef struct baio_outcome {
 } baio_outcome;
 
 /**
- * What is asked. Set it to zeros first. The library copies it: it may be used again when the call has returned.
+ * A request. Set it to zeros first. The library copies it: you may use it again when the call has returned.
  */
 typedef struct baio_request {
   /**
@@ -372,7 +372,7 @@ typedef struct baio_request {
    */
   struct baio_file *file;
   /**
-   * From or into which memory; NULL for operations without bytes. In flight it belongs to the library.
+   * The memory to write from or read into; NULL for operations that move no bytes. In flight it belongs to the library.
    */
   struct baio_buffer *buffer;
   /**
@@ -400,7 +400,7 @@ typedef struct baio_request {
    */
   uint32_t flags;
   /**
-   * After so many nanoseconds it is given up: a write may take effect or not then. 0: never.
+   * It is given up after so many nanoseconds; a write may or may not take effect then. 0: never.
    */
   uint64_t timeout_ns;
   /**
@@ -408,7 +408,7 @@ typedef struct baio_request {
    */
   uint64_t tag;
   /**
-   * Is moved when the request ends, or NULL. One request at a time.
+   * A status word that changes when the request ends, or NULL. One request at a time.
    */
   struct baio_status *status;
   /**
@@ -433,11 +433,11 @@ int baio_buffer_new(struct baio_link *link,
                     struct baio_buffer **buffer);
 
 /**
- * Where the bytes of a buffer are: always at the same place. While a request has the buffer they are the library's: who writes them
- * meanwhile writes anything to the device, and who reads them reads anything.
+ * Where the bytes of a buffer are: always at the same place. While a request has the buffer they are the library's. If you write them
+ * then, anything may reach the device; if you read them, you may read anything.
  *
  * Threads: the link's.
- * Returns: the address; NULL while a request has the buffer, and after an error that baio_error_message() tells.
+ * Returns: the address; NULL while a request has the buffer, and after an error: see baio_error_message().
  */
 void *baio_buffer_data(struct baio_buffer *buffer);
 
@@ -459,7 +459,7 @@ int64_t baio_buffer_size(struct baio_buffer *buffer);
 int baio_buffer_free(struct baio_buffer *buffer);
 
 /**
- * Opens a file or device by its path. `flags` are BAIO_OPEN_... or 0; `mode` is that of requests that do not say one. It blocks.
+ * Opens a file or device by its path. `flags` are BAIO_OPEN_... or 0. `mode` is for requests that name none. It blocks.
  *
  * Owner: the caller owns the file, and gives it back by baio_file_close().
  * Threads: the link's.
@@ -511,12 +511,12 @@ int baio_link_open(struct baio_link **link,
                    const struct baio_link_options *options);
 
 /**
- * Waits for everything under way, but for reads, which are cancelled: of a pipe they may never end. Marks the volume as closed properly and
- * gives it back; what a page cache has not written yet is written. The outcomes that nobody took are lost, the buffers of these requests
- * are the caller's again.
+ * Closes a link. It waits for requests under way, but cancels reads, since a read of a pipe may never end. It writes what the page cache
+ * has not written yet, and marks the volume as closed. Outcomes that were not taken are lost; the buffers of these requests are the
+ * caller's again.
  *
- * Owner: the link is gone, also after an error, except where it was not the caller's to close (-EBADF, -EPERM, -EINVAL). Files, buffers and
- * logs of it stay handles, to be given back by their own calls; all but that fails.
+ * Owner: the link is gone, also after an error, unless the caller may not close it (-EBADF, -EPERM, -EINVAL). Handles of its files, buffers
+ * and logs must still be given back by their own calls; all other calls on them fail.
  * Threads: the link's. No other call on the link may be under way.
  * Returns: 0, or a negative error number: the next open then heals the volume.
  */
@@ -532,7 +532,7 @@ int baio_format(const char *path, const struct baio_format_options *options);
 
 /**
  * A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken, and once a link to a service has ended:
- * call baio_reap() then. Nothing else may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
+ * call baio_reap() then. Do nothing else with it: the library reads it. From this call on baio_submit() also submits what it queues.
  *
  * Owner: the library; it is closed with the link. Each call gives the same one.
  * Threads: the link's.
@@ -541,17 +541,17 @@ int baio_format(const char *path, const struct baio_format_options *options);
 int baio_link_event_fd(struct baio_link *link);
 
 /**
- * The text of the last call of this thread that failed: what was asked, of what, at which offset, what the system said, what was needed,
- * and the cure, in one line. "" before the first.
+ * Why the last call of this thread failed: what was asked, of what, at which offset, what the system said, what was needed,
+ * and the cure, in one line. "" if none has failed.
  *
- * Owner: the library; it is there until this thread's next call that fails.
+ * Owner: the library; it is valid until this thread's next call that fails.
  * Threads: any; each has its own.
  * Returns: never NULL.
  */
 const char *baio_error_message(void);
 
 /**
- * The word that stands for the same error: "ENOSPC", also where errno has none: "ENOTVOLUME", "ECORRUPT", "EINDETERMINATE", "EPOISONED".
+ * The name of the same error: "ENOSPC". Some have no number in errno: "ENOTVOLUME", "ECORRUPT", "EINDETERMINATE", "EPOISONED".
  *
  * Owner, threads, returns: as baio_error_message().
  */
@@ -572,9 +572,9 @@ const char *baio_error_cure(void);
 const char *baio_version(void);
 
 /**
- * Opens the log in all of a file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made; the process may be
- * killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size
- * for that; baio_log_open_or_create() gives it one. It blocks.
+ * Opens the log of a whole file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made: a process that is
+ * killed at any step calls this again. With BAIO_LOG_CREATE it makes one, and what was there is lost. To make a log in a file, the file must
+ * have its size already; baio_log_open_or_create() gives it one. It blocks.
  *
  * Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
  * Threads: the link's.
@@ -585,9 +585,9 @@ int baio_log_open(struct baio_file *file,
                   struct baio_log **log);
 
 /**
- * As baio_log_open() with BAIO_LOG_OPEN_OR_CREATE: how a program begins. A file that is shorter than `file_bytes` is made so long when a log is made in
- * it, and only then: a log that is there keeps its size, and one that a copy has cut short is refused as it is. A segment has its size, and
- * `file_bytes` means nothing. It blocks.
+ * As baio_log_open() with BAIO_LOG_OPEN_OR_CREATE; begin a program with this. When it makes a log, it makes a file that is shorter than `file_bytes`
+ * as long. A log that is there keeps its size, and one that a copy has cut short is refused. A segment has its size, and `file_bytes` has no
+ * effect. It blocks.
  *
  * Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
  * Threads: the link's.
@@ -598,12 +598,12 @@ int baio_log_open_or_create(struct baio_file *file,
                             struct baio_log **log);
 
 /**
- * Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and safe once baio_log_wait() says so.
+ * Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and is safe when baio_log_wait() returns 0.
  *
  * Owner: the library copies the bytes; they are the caller's again when the call returns.
  * Threads: the link's.
  * Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room in memory (wait for a record that was appended);
- * -ENOSPC when the log is full (give up records by baio_log_truncate()), and for nothing else: where the device was full, the log has failed (-EIO).
+ * -ENOSPC only when the log is full (give up records by baio_log_truncate()); when the device is full, the log fails with -EIO.
  */
 int64_t baio_log_append(struct baio_log *log,
                         const void *record,
@@ -613,12 +613,12 @@ int64_t baio_log_append(struct baio_log *log,
  * Waits until the record with this LSN is durable, with all before it.
  *
  * Threads: the link's. Threads that wait on a service are woken together.
- * Returns: 0, or a negative error number: nobody knows then whether it is there after the next opening.
+ * Returns: 0, or a negative error number: then the record may or may not be there after the next opening.
  */
 int baio_log_wait(struct baio_log *log, uint64_t lsn);
 
 /**
- * The same for `timeout_ns` nanoseconds at most; a negative time is none.
+ * The same for `timeout_ns` nanoseconds at most; with a negative time it waits without a limit.
  *
  * Threads: the link's.
  * Returns: 0; -ETIMEDOUT when it is not durable by then, and it may become so later; or a negative error number, as baio_log_wait().
@@ -642,7 +642,7 @@ int64_t baio_log_durable_lsn(struct baio_log *log);
 int64_t baio_log_head_lsn(struct baio_log *log);
 
 /**
- * Gives up the records before this LSN, so that their space is used again. It blocks.
+ * Gives up the records before this LSN, so that their space can be used again. It blocks.
  *
  * Threads: the link's.
  * Returns: the oldest LSN that is kept, or a negative error number.
@@ -650,7 +650,7 @@ int64_t baio_log_head_lsn(struct baio_log *log);
 int64_t baio_log_truncate(struct baio_log *log, uint64_t lsn);
 
 /**
- * Closes a log: what was appended becomes durable, and that is noted. It blocks. Readers of it fail from now on.
+ * Closes a log: what was appended becomes durable, and the log is marked as closed. It blocks. Readers of it fail from now on.
  *
  * Owner: the log is gone, also after an error.
  * Threads: the link's.
@@ -659,8 +659,8 @@ int64_t baio_log_truncate(struct baio_log *log, uint64_t lsn);
 int baio_log_close(struct baio_log *log);
 
 /**
- * Begins to read a log: the records from this LSN on, or from the first after it; with 0 from the oldest that is kept. What was given up by
- * baio_log_truncate() is not there any more: -ENODATA here, or with the first record if it is given up meanwhile.
+ * Begins to read a log: the records from this LSN on, or from the first after it; with 0 from the oldest that is kept. Records that
+ * baio_log_truncate() gave up cannot be read: -ENODATA here, or with the first record if they are given up meanwhile.
  *
  * Owner: the caller owns the reader, and gives it back by baio_records_close().
  * Threads: the link's.
@@ -673,9 +673,9 @@ int baio_records_open(struct baio_log *log,
 /**
  * The next record: its LSN, where its bytes are, how many. It blocks while they are read.
  *
- * Owner: the bytes belong to the reader, and are there until its next record, or until it is closed.
+ * Owner: the bytes belong to the reader, and are valid until its next record, or until it is closed.
  * Threads: the link's; one at a time for each reader.
- * Returns: 1; 0 at the durable end, where it may be asked again later; or a negative error number.
+ * Returns: 1; 0 at the durable end (ask again later); or a negative error number.
  */
 int baio_records_next(struct baio_records *records, uint64_t *lsn, const void **record, size_t *bytes);
 
@@ -690,7 +690,7 @@ int baio_records_close(struct baio_records *records);
 
 /**
  * Holds a page of 4 KiB in the page cache of the file's link: number 0 is the first. `flags` is BAIO_PIN_ZERO or 0. It blocks while the page is read; one that
- * is in the cache costs no I/O. A cache whose pages are all held has no room: free what is not needed.
+ * is in the cache costs no I/O. If all pages of the cache are held it has no room: free pins that are not needed.
  *
  * Owner: the caller owns the pin, and gives it back by baio_pin_free(). The file may be closed before.
  * Threads: the link's.
@@ -710,10 +710,10 @@ int baio_pin_new(struct baio_file *file,
 int baio_pin_read(struct baio_pin *pin, size_t offset, void *to, size_t bytes);
 
 /**
- * Changes `bytes` bytes at `offset` of a page that is held, at one moment. The page is written later, by the cleaner or for a sync. `lsn` is where
- * the change stands in a log, or 0 for what is not logged: the page is then never written before the log is durable so far
- * (baio_file_set_log(), baio_link_set_durable_lsn()). With 0 it waits while the page cannot be changed. Under an LSN it does not, since it might wait for
- * a log that the caller makes durable: -EAGAIN, and nothing was changed.
+ * Changes `bytes` bytes at `offset` of a page that is held, at one moment. The page is written later, by the cleaner or for a sync. `lsn` is the
+ * LSN of the log record for this change: the page is not written before the log is durable up to it (baio_file_set_log(),
+ * baio_link_set_durable_lsn()). It is 0 for a change that is not logged. With 0 the call waits while the page cannot be changed. With an LSN it fails
+ * with -EAGAIN instead and changes nothing, since it might wait for a log that only the caller makes durable.
  *
  * Owner: the library copies the bytes.
  * Threads: the link's.
@@ -726,7 +726,7 @@ int baio_pin_write(struct baio_pin *pin,
                    uint64_t lsn);
 
 /**
- * Gives a page that is held back to the cache.
+ * Gives a held page back to the cache.
  *
  * Owner: the pin is gone.
  * Threads: the link's.
@@ -735,8 +735,8 @@ int baio_pin_write(struct baio_pin *pin,
 int baio_pin_free(struct baio_pin *pin);
 
 /**
- * Reads `count` pages of 4 KiB, 1 to 16, without a copy: they are lent where they lie in the page cache, as they are now. Who writes them meanwhile
- * writes a copy. It blocks while they are read; pages that are in the cache cost no I/O.
+ * Reads `count` pages of 4 KiB, 1 to 16, without a copy: the page cache lends its own memory. Writes to these pages
+ * meanwhile go to a copy, so the lent bytes do not change. It blocks while they are read; pages that are in the cache cost no I/O.
  *
  * Owner: the caller owns the loan, and gives it back by baio_pages_free(). The file may be closed before.
  * Threads: the link's.
@@ -750,9 +750,9 @@ int baio_pages_read(struct baio_file *file,
 /**
  * Where the bytes of a lent page are: 0 is the first of the loan. They must not be written.
  *
- * Owner: the library; they are there until baio_pages_free(), also when the link was closed.
+ * Owner: the library; they are valid until baio_pages_free(), also after the link was closed.
  * Threads: the link's. The bytes themselves may be read by any.
- * Returns: the address of 4096 bytes; NULL after an error that baio_error_message() tells.
+ * Returns: the address of 4096 bytes; NULL after an error: see baio_error_message().
  */
 const void *baio_pages_data(struct baio_pages *pages, size_t nth);
 
@@ -766,7 +766,8 @@ const void *baio_pages_data(struct baio_pages *pages, size_t nth);
 int baio_pages_free(struct baio_pages *pages);
 
 /**
- * The caller's own log is durable up to this LSN, itself included: pages may be written whose last change is no later. It never goes back.
+ * For a log of your own: says that it is durable up to and including this LSN. Pages whose last change has this LSN or an earlier one may now be
+ * written. It never goes back.
  *
  * Threads: the link's.
  * Returns: 0, or a negative error number.
@@ -775,8 +776,8 @@ int baio_link_set_durable_lsn(struct baio_link *link,
                               uint64_t lsn);
 
 /**
- * Pages of the file that are changed under an LSN (baio_pin_write()) wait for this log from now on, of the same link: each is written once the
- * record with its LSN is durable.
+ * From now on pages of the file that are changed with an LSN (baio_pin_write()) wait for this log, which must be of the same link: each is written
+ * once the record with its LSN is durable.
  *
  * Threads: the link's.
  * Returns: 0, or a negative error number.
@@ -786,7 +787,7 @@ int baio_file_set_log(struct baio_file *file,
 
 /**
  * Submits what is queued, waits until at least `min` requests have ended, and takes the outcomes of at most `max`, in the order in which they
- * ended. It returns earlier after `timeout_ns` nanoseconds (a negative time is none), and when nothing is under way any more. With `min` 0 it
+ * ended. It returns earlier after `timeout_ns` nanoseconds (negative: no limit), and when nothing is under way any more. With `min` 0 it
  * does not wait. `outcomes` has room for `max`.
  *
  * Owner: the buffers of these requests are the caller's again. Messages are the library's: see baio_outcome.
@@ -811,10 +812,10 @@ int64_t baio_wait(struct baio_link *link,
                   struct baio_outcome *outcome);
 
 /**
- * Queues `count` requests, in this order. They are submitted together by the next baio_reap() or baio_wait(), or when enough have gathered; at
- * once where the link has an event descriptor. `tickets` may be NULL; else it has room for `count`.
+ * Queues `count` requests, in this order. They are submitted together by the next baio_reap() or baio_wait(), or when many are queued; at
+ * once if the link has an event descriptor. `tickets` may be NULL; else it has room for `count`.
  *
- * Owner: the library has the buffer of each until its outcome was taken. `requests` is the caller's again when the call returns.
+ * Owner: the library has the buffer of each until its outcome is taken. `requests` is the caller's again when the call returns.
  * Threads: the link's.
  * Returns: how many were taken, the first ones; baio_error_message() says why not the next. A negative error number when the first was not:
  * -EAGAIN when every slot is taken.
@@ -825,7 +826,7 @@ int baio_submit(struct baio_link *link,
                 baio_ticket *tickets);
 
 /**
- * Asks that a request end early, as far as it can be ended. It still has an outcome, to be taken.
+ * Asks that a request end early, if that is possible. It still has an outcome: take it.
  *
  * Threads: the link's.
  * Returns: 0; -ESTALE when its outcome was taken already; or another negative error number.
@@ -852,7 +853,7 @@ int64_t baio_run(struct baio_link *link,
 int baio_segment_create(struct baio_link *link, const char *name, uint64_t size_bytes);
 
 /**
- * Gives a segment of the caller's own another size; open handles see it at once. It blocks.
+ * Changes the size of a segment of the caller's own; open handles see it at once. It blocks.
  *
  * Threads: the link's.
  * Returns: 0, or a negative error number.
@@ -860,7 +861,7 @@ int baio_segment_create(struct baio_link *link, const char *name, uint64_t size_
 int baio_segment_resize(struct baio_link *link, const char *name, uint64_t size_bytes);
 
 /**
- * Gives a segment of the caller's own another name; open handles stay valid. It blocks.
+ * Renames a segment of the caller's own; open handles stay valid. It blocks.
  *
  * Threads: the link's.
  * Returns: 0, or a negative error number.
@@ -868,7 +869,7 @@ int baio_segment_resize(struct baio_link *link, const char *name, uint64_t size_
 int baio_segment_rename(struct baio_link *link, const char *old_name, const char *new_name);
 
 /**
- * Gives a segment of the caller's own other permissions: nine bits, as of a file. What is open stays open. It blocks.
+ * Changes the permissions of a segment of the caller's own: nine bits, as of a file. Open handles keep their rights. It blocks.
  *
  * Threads: the link's.
  * Returns: 0, or a negative error number.
@@ -876,8 +877,8 @@ int baio_segment_rename(struct baio_link *link, const char *old_name, const char
 int baio_segment_chmod(struct baio_link *link, const char *name, uint32_t mode);
 
 /**
- * Gives a segment of `owner` to `new_owner` and `new_group`; `UINT32_MAX` leaves either as it is, as in chown(2). Only uid 0 gives a
- * segment away; its owner may name a group that he is in. A new owner is charged for it, and must have none of that name. It blocks.
+ * Gives a segment of `owner` to `new_owner` and `new_group`; `UINT32_MAX` leaves either as it is, as in chown(2). Only uid 0 may give
+ * a segment to another owner, whose quota is charged and who must have no segment of that name. Its owner may name a group that he is in. It blocks.
  *
  * Threads: the link's.
  * Returns: 0, or a negative error number: -EACCES, -EEXIST, -EDQUOT.
@@ -906,8 +907,8 @@ int baio_segment_delete(struct baio_link *link, const char *name);
 int baio_status_new(struct baio_status **status);
 
 /**
- * How its request stands. The word moves when somebody reaps (baio_reap(), baio_wait()). Whoever sees that a read has ended also sees its bytes,
- * but the buffer is the library's until the outcome was taken.
+ * Whether its request has ended, and how. The word changes in a call of baio_reap() or baio_wait(). A thread that sees that a read has ended also
+ * sees its bytes, but the buffer is the library's until the outcome is taken.
  *
  * Threads: any.
  * Returns: BAIO_IN_FLIGHT, also before the first request; bytes; or a negative error number, of the request or of this call.

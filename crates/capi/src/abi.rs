@@ -24,13 +24,13 @@ pub struct baio_buffer {
     _private: [u8; 0],
 }
 
-/// A word that tells how a request stands.
+/// A word that says whether a request has ended, and how.
 #[derive(Debug)]
 pub struct baio_status {
     _private: [u8; 0],
 }
 
-/// A durable log in all of a file or segment.
+/// A durable log, which takes up a whole file or segment.
 #[derive(Debug)]
 pub struct baio_log {
     _private: [u8; 0],
@@ -48,13 +48,13 @@ pub struct baio_pin {
     _private: [u8; 0],
 }
 
-/// Pages that are lent where they lie in the page cache.
+/// Pages that are lent: the page cache's own memory, read-only.
 #[derive(Debug)]
 pub struct baio_pages {
     _private: [u8; 0],
 }
 
-/// Names a submitted request on its link. Never 0; a quarter of a million others come before it is used again.
+/// Names a submitted request on its link. Never 0. A number is used again only after a quarter of a million others.
 pub type baio_ticket = u64;
 
 /// The core is in the caller's thread: no hop. The link, and whatever is opened on it, belongs to the thread that opened it.
@@ -80,7 +80,7 @@ pub const BAIO_LINK_REGISTER_ARENA: u32 = 1;
 /// Open the volume to read only, beside other readers. In the caller's thread only.
 pub const BAIO_LINK_READ_ONLY: u32 = 2;
 
-/// How a link is opened. Zeros are the defaults, except for `size`.
+/// Options of a link. Zeros are the defaults, except for `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct baio_link_options {
@@ -96,7 +96,7 @@ pub struct baio_link_options {
     pub arena_bytes: u64,
     /// Bytes of a page cache for requests of mode BAIO_MODE_CACHED; 0 for none.
     pub cache_bytes: u64,
-    /// How long a link to a broker that has ended waits for the next one, in nanoseconds; 0: it does not.
+    /// How long a link waits for another broker when its own has ended, in nanoseconds; 0: it does not wait.
     pub reconnect_ns: u64,
     /// Which volume of a broker, by its name; NULL for the only one.
     pub volume: *const c_char,
@@ -107,7 +107,7 @@ unsafe impl Growing for baio_link_options {
     const LEAST: usize = size_of::<baio_link_options>();
 }
 
-/// How a volume is made. Zeros are the defaults, except for `size`.
+/// Options of a new volume. Zeros are the defaults, except for `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct baio_format_options {
@@ -140,20 +140,20 @@ pub const BAIO_OPEN_WRITE: u32 = 1;
 pub const BAIO_OPEN_CREATE: u32 = 2;
 /// Make the file; it must not exist. Files only.
 pub const BAIO_OPEN_EXCLUSIVE: u32 = 4;
-/// Cut the file to no bytes. Files only.
+/// Truncate the file to 0 bytes. Files only.
 pub const BAIO_OPEN_TRUNCATE: u32 = 8;
-/// Requests may say other modes than the file's. Files only.
+/// Allow requests in other modes than the file's. Files only.
 pub const BAIO_OPEN_EVERY_MODE: u32 = 16;
 
 /// Of a request: the mode that its file was opened with. When opening: the kernel's cache for a file, direct for a segment.
 pub const BAIO_MODE_DEFAULT: u32 = 0;
-/// Past every cache: offset and length are multiples of what the device needs (4096 always is one).
+/// Past every cache: offset and length must be multiples of the device's block (4096 always works).
 pub const BAIO_MODE_DIRECT: u32 = 1;
 /// Through baio's page cache, which the link must have.
 pub const BAIO_MODE_CACHED: u32 = 2;
 /// Through the kernel's page cache. Files only.
 pub const BAIO_MODE_KERNEL: u32 = 3;
-/// The same, dropped behind the request. Files only.
+/// The same, and dropped from the cache after the request. Files only.
 pub const BAIO_MODE_UNCACHED: u32 = 4;
 
 /// Not safe before a sync.
@@ -171,22 +171,22 @@ pub const BAIO_OP_WRITE: u32 = 2;
 pub const BAIO_OP_SYNC: u32 = 3;
 /// Make every write that was submitted before this durable.
 pub const BAIO_OP_FENCE: u32 = 4;
-/// Give the space of `length` bytes at `offset` back: they read as zeros.
+/// Give back the space of `length` bytes at `offset`: they read as zeros.
 pub const BAIO_OP_DISCARD: u32 = 5;
 /// Make `length` bytes at `offset` read as zeros, and keep their space.
 pub const BAIO_OP_ZERO: u32 = 6;
 /// Make the file `length` bytes long. Files only.
 pub const BAIO_OP_TRUNCATE: u32 = 7;
-/// Set space aside for `length` bytes at `offset`. Files only.
+/// Reserve space for `length` bytes at `offset`. Files only.
 pub const BAIO_OP_ALLOCATE: u32 = 8;
 
-/// What is asked. Set it to zeros first. The library copies it: it may be used again when the call has returned.
+/// A request. Set it to zeros first. The library copies it: you may use it again when the call has returned.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct baio_request {
     /// On what.
     pub file: *mut baio_file,
-    /// From or into which memory; NULL for operations without bytes. In flight it belongs to the library.
+    /// The memory to write from or read into; NULL for operations that move no bytes. In flight it belongs to the library.
     pub buffer: *mut baio_buffer,
     /// First byte.
     pub offset: u64,
@@ -200,11 +200,11 @@ pub struct baio_request {
     pub durable: u32,
     /// 0.
     pub flags: u32,
-    /// After so many nanoseconds it is given up: a write may take effect or not then. 0: never.
+    /// It is given up after so many nanoseconds; a write may or may not take effect then. 0: never.
     pub timeout_ns: u64,
     /// Comes back with the outcome.
     pub tag: u64,
-    /// Is moved when the request ends, or NULL. One request at a time.
+    /// A status word that changes when the request ends, or NULL. One request at a time.
     pub status: *mut baio_status,
     /// 0.
     pub reserved: [u64; 5],
@@ -216,16 +216,16 @@ pub struct baio_request {
 pub struct baio_outcome {
     /// The request's tag.
     pub tag: u64,
-    /// As it was submitted by.
+    /// The ticket that baio_submit() gave.
     pub ticket: baio_ticket,
     /// Bytes moved; or a negative error number.
     pub result: i64,
     /// Bytes that were moved, also when an error ended it half-way.
     pub bytes_done: u64,
-    /// NULL, or why it failed, with the cure. It belongs to the library, and is there until this thread's next call of
+    /// NULL, or why it failed, with the cure. It belongs to the library, and is valid until this thread's next call of
     /// baio_reap(), baio_wait() or baio_run().
     pub message: *const c_char,
-    /// How the device was asked: BAIO_MODE_DIRECT, BAIO_MODE_KERNEL or BAIO_MODE_UNCACHED; direct also for what the page cache did, or nobody.
+    /// How the kernel did it: BAIO_MODE_DIRECT, BAIO_MODE_KERNEL or BAIO_MODE_UNCACHED; direct also if baio's page cache did it, or if there was nothing to do.
     pub took: u32,
     /// Non-blocking tries that it took.
     pub iterations: u32,

@@ -41,11 +41,11 @@ fn data<L: Home>(handle: Handle) -> Result<*mut c_void> {
     }
 }
 
-/// Where the bytes of a buffer are: always at the same place. While a request has the buffer they are the library's: who writes them
-/// meanwhile writes anything to the device, and who reads them reads anything.
+/// Where the bytes of a buffer are: always at the same place. While a request has the buffer they are the library's. If you write them
+/// then, anything may reach the device; if you read them, you may read anything.
 ///
 /// Threads: the link's.
-/// Returns: the address; NULL while a request has the buffer, and after an error that baio_error_message() tells.
+/// Returns: the address; NULL while a request has the buffer, and after an error: see baio_error_message().
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_buffer_data(buffer: *mut baio_buffer) -> *mut c_void {
     struct Address(*mut c_void);

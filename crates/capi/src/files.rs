@@ -73,7 +73,7 @@ fn open<L: Home>(handle: Handle, path: PathBuf, flags: u32, mode: u32) -> Result
     keep_file(state, Opened::clone(&file))
 }
 
-/// Opens a file or device by its path. `flags` are BAIO_OPEN_... or 0; `mode` is that of requests that do not say one. It blocks.
+/// Opens a file or device by its path. `flags` are BAIO_OPEN_... or 0. `mode` is for requests that name none. It blocks.
 ///
 /// Owner: the caller owns the file, and gives it back by baio_file_close().
 /// Threads: the link's.

@@ -133,7 +133,7 @@ pub(crate) fn find<T>(pointer: *const T, kind: Kind) -> Result<Found> {
         ));
     }
     let Some(handle) = Handle::of_word(word) else {
-        let text = format!("use a {}: {word:#x} is no handle of baio", kind.name());
+        let text = format!("use a {}: {word:#x} is not a handle of baio", kind.name());
         return Err(Failure::new(
             Errno::EBADF,
             text,

@@ -44,7 +44,7 @@ fn backend_named(name: &str) -> Result<Backend> {
     let known = Backend::ALL.into_iter().find(|backend| backend.name() == name);
     known.ok_or_else(|| {
         let names: Vec<&str> = Backend::ALL.iter().map(|backend| backend.name()).collect();
-        let text = format!("the environment says BAIO_BACKEND={name}, which is no backend");
+        let text = format!("BAIO_BACKEND={name} in the environment is not a backend");
         invalid(text, &format!("unset it, or name one of: {}", names.join(", ")))
     })
 }
@@ -57,7 +57,7 @@ fn options_of(given: &baio_link_options) -> Result<Options> {
     let config = &mut options.config;
     let backend = usize::try_from(given.backend).unwrap_or(usize::MAX);
     let Some(backend) = Backend::ALL.get(backend) else {
-        let text = format!("backend {} of `options` is none", given.backend);
+        let text = format!("backend {} of `options` does not exist", given.backend);
         return Err(invalid(text, "use one of BAIO_BACKEND_..."));
     };
     config.backend = match (*backend, std::env::var("BAIO_BACKEND")) {
@@ -173,12 +173,12 @@ fn close<L: Home>(handle: Handle) -> Result<c_int> {
     Ok(0)
 }
 
-/// Waits for everything under way, but for reads, which are cancelled: of a pipe they may never end. Marks the volume as closed properly and
-/// gives it back; what a page cache has not written yet is written. The outcomes that nobody took are lost, the buffers of these requests
-/// are the caller's again.
+/// Closes a link. It waits for requests under way, but cancels reads, since a read of a pipe may never end. It writes what the page cache
+/// has not written yet, and marks the volume as closed. Outcomes that were not taken are lost; the buffers of these requests are the
+/// caller's again.
 ///
-/// Owner: the link is gone, also after an error, except where it was not the caller's to close (-EBADF, -EPERM, -EINVAL). Files, buffers and
-/// logs of it stay handles, to be given back by their own calls; all but that fails.
+/// Owner: the link is gone, also after an error, unless the caller may not close it (-EBADF, -EPERM, -EINVAL). Handles of its files, buffers
+/// and logs must still be given back by their own calls; all other calls on them fail.
 /// Threads: the link's. No other call on the link may be under way.
 /// Returns: 0, or a negative error number: the next open then heals the volume.
 #[unsafe(no_mangle)]
@@ -225,7 +225,7 @@ fn event_fd<L: Home>(handle: Handle) -> Result<c_int> {
 }
 
 /// A descriptor for poll(2), select(2) or epoll(7) that is readable when there may be outcomes to be taken, and once a link to a service has ended:
-/// call baio_reap() then. Nothing else may be done with it: the library reads it. From this call on baio_submit() also submits what it queues.
+/// call baio_reap() then. Do nothing else with it: the library reads it. From this call on baio_submit() also submits what it queues.
 ///
 /// Owner: the library; it is closed with the link. Each call gives the same one.
 /// Threads: the link's.
@@ -235,10 +235,10 @@ pub extern "C" fn baio_link_event_fd(link: *mut baio_link) -> c_int {
     guard(|| on_either!(link, Kind::Link, event_fd))
 }
 
-/// The text of the last call of this thread that failed: what was asked, of what, at which offset, what the system said, what was needed,
-/// and the cure, in one line. "" before the first.
+/// Why the last call of this thread failed: what was asked, of what, at which offset, what the system said, what was needed,
+/// and the cure, in one line. "" if none has failed.
 ///
-/// Owner: the library; it is there until this thread's next call that fails.
+/// Owner: the library; it is valid until this thread's next call that fails.
 /// Threads: any; each has its own.
 /// Returns: never NULL.
 #[unsafe(no_mangle)]
@@ -246,7 +246,7 @@ pub extern "C" fn baio_error_message() -> *const c_char {
     failure::last(&Text::Message)
 }
 
-/// The word that stands for the same error: "ENOSPC", also where errno has none: "ENOTVOLUME", "ECORRUPT", "EINDETERMINATE", "EPOISONED".
+/// The name of the same error: "ENOSPC". Some have no number in errno: "ENOTVOLUME", "ECORRUPT", "EINDETERMINATE", "EPOISONED".
 ///
 /// Owner, threads, returns: as baio_error_message().
 #[unsafe(no_mangle)]

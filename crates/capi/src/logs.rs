@@ -16,7 +16,7 @@ use crate::things::{Kind, RecordsState, Thing};
 
 /// Make a new log; what the file or segment holds is lost.
 pub const BAIO_LOG_CREATE: u32 = 1;
-/// Open the log, or make one where none was ever made: where there are zeroes and nothing else, or where a making was cut off.
+/// Open the log, or make one where none was ever made: where there are only zeros, or where an earlier making was cut off.
 pub const BAIO_LOG_OPEN_OR_CREATE: u32 = 2;
 
 fn number(lsn: Lsn) -> Result<i64> {
@@ -44,9 +44,9 @@ fn open<L: Home>(handle: Handle, flags: u32, file_bytes: u64) -> Result<*mut bai
     keep(Arc::new(Thing::Log(log)))
 }
 
-/// Opens the log in all of a file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made; the process may be
-/// killed at each step, and asks for the same again. With BAIO_LOG_CREATE it makes one, and what was there is lost. A file must have its size
-/// for that; baio_log_open_or_create() gives it one. It blocks.
+/// Opens the log of a whole file or segment, after recovery. With BAIO_LOG_OPEN_OR_CREATE it makes one where none was ever made: a process that is
+/// killed at any step calls this again. With BAIO_LOG_CREATE it makes one, and what was there is lost. To make a log in a file, the file must
+/// have its size already; baio_log_open_or_create() gives it one. It blocks.
 ///
 /// Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
 /// Threads: the link's.
@@ -61,9 +61,9 @@ pub unsafe extern "C" fn baio_log_open(file: *mut baio_file, flags: u32, log: *m
     })
 }
 
-/// As baio_log_open() with BAIO_LOG_OPEN_OR_CREATE: how a program begins. A file that is shorter than `file_bytes` is made so long when a log is made in
-/// it, and only then: a log that is there keeps its size, and one that a copy has cut short is refused as it is. A segment has its size, and
-/// `file_bytes` means nothing. It blocks.
+/// As baio_log_open() with BAIO_LOG_OPEN_OR_CREATE; begin a program with this. When it makes a log, it makes a file that is shorter than `file_bytes`
+/// as long. A log that is there keeps its size, and one that a copy has cut short is refused. A segment has its size, and `file_bytes` has no
+/// effect. It blocks.
 ///
 /// Owner: the caller owns the log, and gives it back by baio_log_close(). The file may be closed before.
 /// Threads: the link's.
@@ -86,12 +86,12 @@ fn append<L: Home>(handle: Handle, record: &[u8]) -> Result<i64> {
     number(look::<L>(handle, Kind::Log)?.as_log()?.append(record)?)
 }
 
-/// Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and safe once baio_log_wait() says so.
+/// Appends a record of up to 16758648 bytes. It never waits: the record is in memory, and is safe when baio_log_wait() returns 0.
 ///
 /// Owner: the library copies the bytes; they are the caller's again when the call returns.
 /// Threads: the link's.
 /// Returns: the LSN of the record, or a negative error number: -EAGAIN when there is no room in memory (wait for a record that was appended);
-/// -ENOSPC when the log is full (give up records by baio_log_truncate()), and for nothing else: where the device was full, the log has failed (-EIO).
+/// -ENOSPC only when the log is full (give up records by baio_log_truncate()); when the device is full, the log fails with -EIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baio_log_append(log: *mut baio_log, record: *const c_void, bytes: usize) -> i64 {
     guard(|| {
@@ -116,7 +116,7 @@ fn wait<L: Home>(handle: Handle, lsn: u64) -> Result<c_int> {
 /// Waits until the record with this LSN is durable, with all before it.
 ///
 /// Threads: the link's. Threads that wait on a service are woken together.
-/// Returns: 0, or a negative error number: nobody knows then whether it is there after the next opening.
+/// Returns: 0, or a negative error number: then the record may or may not be there after the next opening.
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_log_wait(log: *mut baio_log, lsn: u64) -> c_int {
     guard(|| on_either!(log, Kind::Log, wait, lsn))
@@ -138,7 +138,7 @@ fn wait_for<L: Home>(handle: Handle, lsn: u64, timeout_ns: i64) -> Result<c_int>
     }
 }
 
-/// The same for `timeout_ns` nanoseconds at most; a negative time is none.
+/// The same for `timeout_ns` nanoseconds at most; with a negative time it waits without a limit.
 ///
 /// Threads: the link's.
 /// Returns: 0; -ETIMEDOUT when it is not durable by then, and it may become so later; or a negative error number, as baio_log_wait().
@@ -177,7 +177,7 @@ fn truncate<L: Home>(handle: Handle, lsn: u64) -> Result<i64> {
     number(look::<L>(handle, Kind::Log)?.as_log()?.truncate(Lsn(lsn)).wait()?)
 }
 
-/// Gives up the records before this LSN, so that their space is used again. It blocks.
+/// Gives up the records before this LSN, so that their space can be used again. It blocks.
 ///
 /// Threads: the link's.
 /// Returns: the oldest LSN that is kept, or a negative error number.
@@ -192,7 +192,7 @@ fn close<L: Home>(handle: Handle) -> Result<c_int> {
     Ok(0)
 }
 
-/// Closes a log: what was appended becomes durable, and that is noted. It blocks. Readers of it fail from now on.
+/// Closes a log: what was appended becomes durable, and the log is marked as closed. It blocks. Readers of it fail from now on.
 ///
 /// Owner: the log is gone, also after an error.
 /// Threads: the link's.
@@ -218,8 +218,8 @@ fn read<L: Home>(handle: Handle, from: u64) -> Result<*mut baio_records> {
     keep(Arc::new(Thing::Records(Box::new(Mutex::new(state)))))
 }
 
-/// Begins to read a log: the records from this LSN on, or from the first after it; with 0 from the oldest that is kept. What was given up by
-/// baio_log_truncate() is not there any more: -ENODATA here, or with the first record if it is given up meanwhile.
+/// Begins to read a log: the records from this LSN on, or from the first after it; with 0 from the oldest that is kept. Records that
+/// baio_log_truncate() gave up cannot be read: -ENODATA here, or with the first record if they are given up meanwhile.
 ///
 /// Owner: the caller owns the reader, and gives it back by baio_records_close().
 /// Threads: the link's.
@@ -248,9 +248,9 @@ fn next<L: Home>(handle: Handle) -> Result<Option<Bytes>> {
 
 /// The next record: its LSN, where its bytes are, how many. It blocks while they are read.
 ///
-/// Owner: the bytes belong to the reader, and are there until its next record, or until it is closed.
+/// Owner: the bytes belong to the reader, and are valid until its next record, or until it is closed.
 /// Threads: the link's; one at a time for each reader.
-/// Returns: 1; 0 at the durable end, where it may be asked again later; or a negative error number.
+/// Returns: 1; 0 at the durable end (ask again later); or a negative error number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baio_records_next(
     records: *mut baio_records,

@@ -35,7 +35,7 @@ fn hold<L: Home>(handle: Handle, page: u64, flags: u32) -> Result<*mut baio_pin>
 }
 
 /// Holds a page of 4 KiB in the page cache of the file's link: number 0 is the first. `flags` is BAIO_PIN_ZERO or 0. It blocks while the page is read; one that
-/// is in the cache costs no I/O. A cache whose pages are all held has no room: free what is not needed.
+/// is in the cache costs no I/O. If all pages of the cache are held it has no room: free pins that are not needed.
 ///
 /// Owner: the caller owns the pin, and gives it back by baio_pin_free(). The file may be closed before.
 /// Threads: the link's.
@@ -113,10 +113,10 @@ fn waits(fault: &Fault) -> bool {
     matches!(fault, Fault::Cache(CacheError::BeingWritten | CacheError::NoRoom))
 }
 
-/// Changes `bytes` bytes at `offset` of a page that is held, at one moment. The page is written later, by the cleaner or for a sync. `lsn` is where
-/// the change stands in a log, or 0 for what is not logged: the page is then never written before the log is durable so far
-/// (baio_file_set_log(), baio_link_set_durable_lsn()). With 0 it waits while the page cannot be changed. Under an LSN it does not, since it might wait for
-/// a log that the caller makes durable: -EAGAIN, and nothing was changed.
+/// Changes `bytes` bytes at `offset` of a page that is held, at one moment. The page is written later, by the cleaner or for a sync. `lsn` is the
+/// LSN of the log record for this change: the page is not written before the log is durable up to it (baio_file_set_log(),
+/// baio_link_set_durable_lsn()). It is 0 for a change that is not logged. With 0 the call waits while the page cannot be changed. With an LSN it fails
+/// with -EAGAIN instead and changes nothing, since it might wait for a log that only the caller makes durable.
 ///
 /// Owner: the library copies the bytes.
 /// Threads: the link's.
@@ -145,7 +145,7 @@ fn unpin<L: Home>(handle: Handle) -> Result<c_int> {
     Ok(0)
 }
 
-/// Gives a page that is held back to the cache.
+/// Gives a held page back to the cache.
 ///
 /// Owner: the pin is gone.
 /// Threads: the link's.
@@ -163,8 +163,8 @@ fn lend<L: Home>(handle: Handle, first: u64, count: u64) -> Result<*mut baio_pag
     keep(Arc::new(Thing::<L>::Pages(lent)))
 }
 
-/// Reads `count` pages of 4 KiB, 1 to 16, without a copy: they are lent where they lie in the page cache, as they are now. Who writes them meanwhile
-/// writes a copy. It blocks while they are read; pages that are in the cache cost no I/O.
+/// Reads `count` pages of 4 KiB, 1 to 16, without a copy: the page cache lends its own memory. Writes to these pages
+/// meanwhile go to a copy, so the lent bytes do not change. It blocks while they are read; pages that are in the cache cost no I/O.
 ///
 /// Owner: the caller owns the loan, and gives it back by baio_pages_free(). The file may be closed before.
 /// Threads: the link's.
@@ -196,9 +196,9 @@ fn page<L: Home>(handle: Handle, nth: usize) -> Result<*const c_void> {
 
 /// Where the bytes of a lent page are: 0 is the first of the loan. They must not be written.
 ///
-/// Owner: the library; they are there until baio_pages_free(), also when the link was closed.
+/// Owner: the library; they are valid until baio_pages_free(), also after the link was closed.
 /// Threads: the link's. The bytes themselves may be read by any.
-/// Returns: the address of 4096 bytes; NULL after an error that baio_error_message() tells.
+/// Returns: the address of 4096 bytes; NULL after an error: see baio_error_message().
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_pages_data(pages: *mut baio_pages, nth: usize) -> *const c_void {
     struct Address(*const c_void);
@@ -231,7 +231,8 @@ fn durable<L: Home>(handle: Handle, lsn: u64) -> Result<c_int> {
     Ok(0)
 }
 
-/// The caller's own log is durable up to this LSN, itself included: pages may be written whose last change is no later. It never goes back.
+/// For a log of your own: says that it is durable up to and including this LSN. Pages whose last change has this LSN or an earlier one may now be
+/// written. It never goes back.
 ///
 /// Threads: the link's.
 /// Returns: 0, or a negative error number.
@@ -247,8 +248,8 @@ fn set_log<L: Home>(handle: Handle, log: *mut baio_log) -> Result<c_int> {
     Ok(0)
 }
 
-/// Pages of the file that are changed under an LSN (baio_pin_write()) wait for this log from now on, of the same link: each is written once the
-/// record with its LSN is durable.
+/// From now on pages of the file that are changed with an LSN (baio_pin_write()) wait for this log, which must be of the same link: each is written
+/// once the record with its LSN is durable.
 ///
 /// Threads: the link's.
 /// Returns: 0, or a negative error number.

@@ -170,7 +170,7 @@ fn reap<L: Home>(
 }
 
 /// Submits what is queued, waits until at least `min` requests have ended, and takes the outcomes of at most `max`, in the order in which they
-/// ended. It returns earlier after `timeout_ns` nanoseconds (a negative time is none), and when nothing is under way any more. With `min` 0 it
+/// ended. It returns earlier after `timeout_ns` nanoseconds (negative: no limit), and when nothing is under way any more. With `min` 0 it
 /// does not wait. `outcomes` has room for `max`.
 ///
 /// Owner: the buffers of these requests are the caller's again. Messages are the library's: see baio_outcome.

@@ -92,7 +92,7 @@ fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request, is_await
         (true, true) => return Err(null("request.buffer")),
         (false, false) => {
             return Err(invalid(
-                "an operation without bytes has a buffer",
+                "an operation that moves no bytes was given a buffer",
                 "set `buffer` to NULL",
             ));
         }
@@ -193,10 +193,10 @@ fn submit<L: Home>(handle: Handle, requests: &[baio_request], mut took: impl FnM
     Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
-/// Queues `count` requests, in this order. They are submitted together by the next baio_reap() or baio_wait(), or when enough have gathered; at
-/// once where the link has an event descriptor. `tickets` may be NULL; else it has room for `count`.
+/// Queues `count` requests, in this order. They are submitted together by the next baio_reap() or baio_wait(), or when many are queued; at
+/// once if the link has an event descriptor. `tickets` may be NULL; else it has room for `count`.
 ///
-/// Owner: the library has the buffer of each until its outcome was taken. `requests` is the caller's again when the call returns.
+/// Owner: the library has the buffer of each until its outcome is taken. `requests` is the caller's again when the call returns.
 /// Threads: the link's.
 /// Returns: how many were taken, the first ones; baio_error_message() says why not the next. A negative error number when the first was not:
 /// -EAGAIN when every slot is taken.
@@ -244,7 +244,7 @@ fn cancel<L: Home>(handle: Handle, ticket: baio_ticket) -> Result<c_int> {
     Ok(0)
 }
 
-/// Asks that a request end early, as far as it can be ended. It still has an outcome, to be taken.
+/// Asks that a request end early, if that is possible. It still has an outcome: take it.
 ///
 /// Threads: the link's.
 /// Returns: 0; -ESTALE when its outcome was taken already; or another negative error number.

@@ -39,7 +39,7 @@ fn resize<L: Home>(handle: Handle, name: String, size_bytes: u64) -> Result<c_in
     Ok(0)
 }
 
-/// Gives a segment of the caller's own another size; open handles see it at once. It blocks.
+/// Changes the size of a segment of the caller's own; open handles see it at once. It blocks.
 ///
 /// Threads: the link's.
 /// Returns: 0, or a negative error number.
@@ -58,7 +58,7 @@ fn rename<L: Home>(handle: Handle, old: String, new: String) -> Result<c_int> {
     Ok(0)
 }
 
-/// Gives a segment of the caller's own another name; open handles stay valid. It blocks.
+/// Renames a segment of the caller's own; open handles stay valid. It blocks.
 ///
 /// Threads: the link's.
 /// Returns: 0, or a negative error number.
@@ -83,7 +83,7 @@ fn change<L: Home>(handle: Handle, owner: Option<u32>, name: String, change: Own
     Ok(0)
 }
 
-/// Gives a segment of the caller's own other permissions: nine bits, as of a file. What is open stays open. It blocks.
+/// Changes the permissions of a segment of the caller's own: nine bits, as of a file. Open handles keep their rights. It blocks.
 ///
 /// Threads: the link's.
 /// Returns: 0, or a negative error number.
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn baio_segment_chmod(link: *mut baio_link, name: *const c
     })
 }
 
-/// Gives a segment of `owner` to `new_owner` and `new_group`; `UINT32_MAX` leaves either as it is, as in chown(2). Only uid 0 gives a
-/// segment away; its owner may name a group that he is in. A new owner is charged for it, and must have none of that name. It blocks.
+/// Gives a segment of `owner` to `new_owner` and `new_group`; `UINT32_MAX` leaves either as it is, as in chown(2). Only uid 0 may give
+/// a segment to another owner, whose quota is charged and who must have no segment of that name. Its owner may name a group that he is in. It blocks.
 ///
 /// Threads: the link's.
 /// Returns: 0, or a negative error number: -EACCES, -EEXIST, -EDQUOT.

@@ -13,7 +13,7 @@ use crate::failure::Result;
 use crate::handles::{Found, find, forget, keep, look};
 use crate::things::{Kind, Thing};
 
-/// The request has not ended, or nobody has reaped its end.
+/// The request has not ended, or its end was not collected yet (baio_reap(), baio_wait()).
 pub const BAIO_IN_FLIGHT: i64 = i64::MIN;
 
 /// The word of a handle: words are of no link, and kept with what any thread may use.
@@ -37,8 +37,8 @@ pub unsafe extern "C" fn baio_status_new(status: *mut *mut baio_status) -> c_int
     })
 }
 
-/// How its request stands. The word moves when somebody reaps (baio_reap(), baio_wait()). Whoever sees that a read has ended also sees its bytes,
-/// but the buffer is the library's until the outcome was taken.
+/// Whether its request has ended, and how. The word changes in a call of baio_reap() or baio_wait(). A thread that sees that a read has ended also
+/// sees its bytes, but the buffer is the library's until the outcome is taken.
 ///
 /// Threads: any.
 /// Returns: BAIO_IN_FLIGHT, also before the first request; bytes; or a negative error number, of the request or of this call.

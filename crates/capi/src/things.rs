@@ -245,7 +245,7 @@ impl Place {
         match self {
             Place::Lost => Failure::new(
                 Errno::ESTALE,
-                "use a buffer: the kernel or a broker may still be at its memory, since its request was given up",
+                "use a buffer: the kernel or a broker may still use its memory, since its request was given up",
                 "free the handle, and take another buffer",
             ),
             Place::InFlight | Place::Here(_) => Failure::new(

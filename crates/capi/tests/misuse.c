@@ -24,7 +24,7 @@ static void on(uint32_t kind, const char *path) {
     /* Null, other kinds, nonsense. */
     CHECK(baio_file_size(NULL) == -EINVAL && says("null"));
     CHECK(baio_file_size((baio_file *)(void *)buffer) == -EBADF && says("another kind"));
-    CHECK(baio_file_size((baio_file *)(void *)&file) == -EBADF && says("no handle of baio"));
+    CHECK(baio_file_size((baio_file *)(void *)&file) == -EBADF && says("not a handle of baio"));
     CHECK(baio_buffer_data(NULL) == NULL);
     CHECK(baio_file_open(link, NULL, 0, 0, &file) == -EINVAL && baio_file_open(link, path, 0, 0, NULL) == -EINVAL);
     CHECK(baio_file_open(link, path, 1u << 30, 0, &of_other) == -EINVAL);
