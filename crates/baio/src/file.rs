@@ -14,8 +14,8 @@ use crate::operation::Operation;
 use crate::request::Request;
 use crate::transport::{Notice, Transport};
 
-/// An opened file or device. Its requests are those of [`Opened`]: any size, any number in flight. Those that do not say a mode have
-/// the one that it was opened for.
+/// An open file or device. Its requests are those of [`Opened`], of any size, any number in flight. A request that names no mode has
+/// the one that the file was opened for.
 ///
 /// ```
 /// use baio::{Durability, File, Link, Local};
@@ -72,22 +72,23 @@ impl<L: Transport> File<L> {
         OpenOptions::new().open(link, path)
     }
 
-    /// Makes the file so many bytes long: what lies behind is gone, and what is new reads as zeros. A device refuses it.
+    /// Sets the length of the file. Bytes beyond it are lost; new bytes read as zeros. A device refuses it.
     pub fn truncate(&self, len: u64) -> Request<L, ()> {
         self.request_of(SegmentOp::Truncate { len }, ())
     }
 
-    /// Sets space aside for these bytes: no byte changes, a later write there needs no space, and a file that ended before is longer.
-    /// `EOPNOTSUPP` from a file system that sets none aside (exfat, ext2, 9p, NFS before 4.2): there [`File::truncate`] makes the file so
-    /// long, and only what is written has space.
+    /// Reserves space for these bytes, so that a later write there needs none. No byte changes; a file that ended before becomes longer.
+    /// Fails with `EOPNOTSUPP` on a file system that cannot reserve space (exfat, ext2, 9p, NFS before 4.2). There [`File::truncate`] makes the
+    /// file as long, and only what is written has space.
     pub fn allocate(&self, offset: u64, len: u64) -> Request<L, ()> {
         self.request_of(SegmentOp::Allocate { offset, len }, ())
     }
 
-    /// Takes a file that is open already, for the mode that it was opened in: direct if it has `O_DIRECT`, else the kernel's cache.
+    /// Takes a file that is open already. Its mode is direct if it was opened with `O_DIRECT`, else the kernel's cache.
     ///
     /// # Errors
-    /// What `fcntl` or `fstat` said; `EINVAL` of a descriptor with `O_APPEND` that is to be written to: there every write lands at the end.
+    /// The error of `fcntl` or `fstat`; `EINVAL` if the descriptor has `O_APPEND` and is to be written to: the kernel would put every write at the
+    /// end.
     pub fn from_std(link: &L, file: std::fs::File, access: Access) -> Result<Operation<L, File<L>>> {
         let name = format!("fd {}", file.as_raw_fd());
         let fail = |error| Error::new("open", &name, error);
@@ -126,7 +127,7 @@ impl<L: Transport> File<L> {
 }
 
 impl File<crate::Local> {
-    /// How to open one, on any link: to read, through the kernel's page cache, unless it is changed.
+    /// Options for opening a file, on any link. The defaults: to read, through the kernel's page cache.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
@@ -159,25 +160,25 @@ impl OpenOptions {
         }
     }
 
-    /// To write as well as to read.
+    /// Opens it for writing as well as for reading.
     pub fn write(mut self) -> OpenOptions {
         self.open.write = true;
         self
     }
 
-    /// Made when it is missing; mode 0666 less the umask.
+    /// Makes the file if it is missing, with mode 0666 less the umask.
     pub fn create(mut self) -> OpenOptions {
         self.open.create = Create::IfMissing;
         self
     }
 
-    /// Made; it must not exist.
+    /// Makes the file; fails if it exists.
     pub fn create_new(mut self) -> OpenOptions {
         self.open.create = Create::New;
         self
     }
 
-    /// Cut to no bytes when it is opened.
+    /// Truncates the file to 0 bytes when it is opened.
     pub fn truncate(mut self) -> OpenOptions {
         self.truncate = true;
         self
@@ -191,8 +192,8 @@ impl OpenOptions {
     /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)). Writes are safe after a sync, or after
     /// [`Link::close`](crate::Link::close): a link that is dropped without it loses what it had not written back.
     ///
-    /// One link at a time: another one with a cache, here or in another process, and other programs that write the file, do not see what is
-    /// changed here, and whoever writes a page last undoes what the others have written to it, durably or not. No error says so.
+    /// Let one link at a time do this. Another link with a cache, here or in another process, and other programs that write the file, do not see
+    /// changes made here. Whoever writes a page last undoes what the others wrote to that page, even durably. No error says so.
     pub fn cached(self) -> OpenOptions {
         self.mode(Mode::Cached)
     }
@@ -203,21 +204,21 @@ impl OpenOptions {
         self
     }
 
-    /// Requests may also say other modes: it takes two descriptors where one would do.
+    /// Allows requests in other modes too. This takes two descriptors instead of one.
     pub fn every_mode(mut self) -> OpenOptions {
         self.every_mode = true;
         self
     }
 
-    /// On a block device: fail with `EBUSY` when it is mounted or held.
+    /// On a block device: fails with `EBUSY` if it is mounted or in use.
     pub fn claim_device(mut self) -> OpenOptions {
         self.open.claim_device = true;
         self
     }
 
-    /// Opens the file on a link, as the process of its core may.
+    /// Opens the file on a link, with the rights of the process that drives the link.
     ///
-    /// The future fails with what the system said, with the path and the cure.
+    /// The future fails with the system's error, the path and the cure.
     pub fn open<L: Transport>(&self, link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
         let path = path.as_ref().to_owned();
         let (mode, name) = (self.mode, baio_engine::path_name(&path));

@@ -20,7 +20,7 @@ use crate::pool::{self, Pool};
 use crate::segment::Segment;
 use crate::transport::{Notice, Transport};
 
-/// A volume that is kept still until this is dropped ([`Link::freeze`]).
+/// A volume that is frozen until this is dropped ([`Link::freeze`]).
 #[derive(Debug)]
 #[must_use = "the volume thaws when it is dropped"]
 pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreeze);
@@ -59,7 +59,7 @@ pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreez
 pub trait Link: Transport {
     /// Makes a segment of the caller's own; ends when it is durable.
     ///
-    /// It fails when the name is taken or bad, or there is no space; or with what the system said.
+    /// It fails when the name is taken or not valid, when there is no space, or with the system's error.
     fn create_segment(&self, name: &str, options: &CreateOptions) -> Operation<Self, SegmentInfo> {
         self.create_segment_of(self.identity().uid, name, options)
     }
@@ -117,7 +117,7 @@ pub trait Link: Transport {
         Operation::new(self, command, segment_of)
     }
 
-    /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
+    /// Changes the size of a segment of the caller's own; open handles see it at once. What it gains reads as zero. It is moved
     /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
     fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Operation<Self, SegmentInfo> {
         self.resize_segment_of(self.identity().uid, name, options)
@@ -150,14 +150,14 @@ pub trait Link: Transport {
         Operation::new(self, command, segment_of)
     }
 
-    /// Gives a segment of the caller's own another mode, or a group that he is in. What is open stays open, and may do what it could:
-    /// rights are looked at when something is opened.
+    /// Changes the mode of a segment of the caller's own, or its group to one that the caller is in. Open handles keep the rights that they
+    /// have: rights are checked when something is opened.
     fn change_ownership(&self, name: &str, change: OwnershipChange) -> Operation<Self, SegmentInfo> {
         self.change_ownership_of(self.identity().uid, name, change)
     }
 
-    /// The same with somebody's segment; only uid 0 may if it is another's, and only uid 0 may give one to another owner. That one is
-    /// charged for it, and must have no segment of the name.
+    /// The same with somebody's segment; only uid 0 may if it is another's, and only uid 0 may give one to another owner. The new owner's
+    /// quota is charged for it, and he must have no segment of that name.
     fn change_ownership_of(&self, owner_uid: u32, name: &str, change: OwnershipChange) -> Operation<Self, SegmentInfo> {
         let command = Command::ChangeOwnership {
             owner_uid,
@@ -194,15 +194,15 @@ pub trait Link: Transport {
         Operation::new(self, Command::SetQuota { uid, limits }, account_of)
     }
 
-    /// The user's log is durable up to this LSN, itself included: pages may be written whose last change is no later
-    /// ([`Pin::change`](crate::Pin::change)). It never goes back.
+    /// For a log of your own: says that it is durable up to and including this LSN. From now on pages may be written whose last change
+    /// ([`Pin::change`](crate::Pin::change)) has this LSN or an earlier one. It never goes back.
     fn set_durable_lsn(&self, lsn: u64) -> Operation<Self, ()> {
         Operation::new(self, Call::DurableLsn(lsn), |_, reply| reply.is_done().then_some(()))
     }
 
-    /// Runs this on the core's thread, where pages of the buffer pool are read and changed in place without a latch: nothing else
-    /// happens meanwhile. It must not block. Over [`Remote`](crate::Remote) all changes in one call cost one hop. If it panics, so does whoever
-    /// awaits it.
+    /// Runs this on the core's thread, where it reads and changes pages of the buffer pool in place. It needs no latch, because nothing else
+    /// happens there meanwhile. So it must not block. Over [`Remote`](crate::Remote) all changes in one call cost one hop. If it panics, so does
+    /// the task that awaits it.
     fn with_pool<T: Send + 'static>(
         &self,
         run: impl FnOnce(&mut Pool<'_>) -> T + Send + Sync + 'static,
@@ -210,8 +210,8 @@ pub trait Link: Transport {
         pool::run(self, run)
     }
 
-    /// Moves the segments that the caller may change towards the beginning of the volume, so that what is free is one run. The volume
-    /// serves meanwhile.
+    /// Moves the segments that the caller may change towards the beginning of the volume, so that the free space is one run. Requests go on
+    /// meanwhile.
     fn defrag(&self) -> Operation<Self, DefragReport> {
         Operation::new(self, Command::Defrag, |_, reply| match reply {
             Reply::Answer(Answer::Defragged(report)) => Some(*report),
@@ -219,8 +219,8 @@ pub trait Link: Transport {
         })
     }
 
-    /// Reads every copy of all metadata and compares them, while the volume serves; what changes metadata waits. Repairs nothing. Uid 0
-    /// may, and the user that the volume's file belongs to.
+    /// Reads every copy of all metadata and compares them. Requests go on meanwhile; changes of metadata wait. It repairs nothing. Only uid 0
+    /// and the owner of the volume's file may.
     fn check(&self) -> Operation<Self, CheckReport> {
         Operation::new(self, Command::Check, |_, reply| match reply {
             Reply::Answer(Answer::Checked(report)) => Some(*report),
@@ -228,8 +228,8 @@ pub trait Link: Transport {
         })
     }
 
-    /// Keeps the volume still until the value is dropped: its file can be copied meanwhile, and the copy is of one moment. What was
-    /// completed is in it; writes that come meanwhile wait, reads do not. Uid 0 may, and the user that the volume's file belongs to.
+    /// Freezes the volume until the value is dropped. A copy that is made of its file meanwhile is of one moment, and has everything that was
+    /// completed. Writes wait meanwhile; reads do not. Only uid 0 and the owner of the volume's file may.
     fn freeze(&self) -> Operation<Self, FrozenVolume> {
         Operation::new(self, Command::Freeze, |_, reply| match reply {
             Reply::Frozen(held) => Some(FrozenVolume(held)),
@@ -289,9 +289,9 @@ pub trait Link: Transport {
         self.run_on_link(future)
     }
 
-    /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Segments, files and futures
-    /// of the link give `Stale` from now on; whoever waits for one is woken. What the page cache has not written yet is written: a link
-    /// that is dropped without this loses it.
+    /// Closes the link: ends all requests, writes what the page cache has not written yet, and marks the volume as closed. Blocks until then.
+    /// Segments, files and futures of the link fail with `Stale` from now on. A link that is dropped without this loses cached writes that
+    /// were not synced.
     ///
     /// # Errors
     /// What the system said; the next open then heals the volume.
@@ -299,18 +299,18 @@ pub trait Link: Transport {
         self.end_link()
     }
 
-    /// A descriptor that polls readable while there is something for a loop of your own, which sleeps on it beside others: epoll(7), GLib,
-    /// libuv, asyncio. Each call gives a copy of the same one.
+    /// A descriptor for your own event loop (epoll(7), GLib, libuv, asyncio): it is readable while there is something to do for the link. Each
+    /// call gives a copy of the same one.
     ///
-    /// Start requests by ticket. Before the loop sleeps, turn the link without waiting ([`Wait::No`]): that sends them, and makes the
-    /// descriptor say what is true. When it is readable, turn, and take outcomes until there is none ([`Link::next_outcome`]). Nothing is lost
-    /// between the turn and the sleep. It is level-triggered, and with `EPOLLET` each edge is news. Neither read nor write it.
+    /// Start requests by ticket. Before the loop sleeps, turn the link without waiting ([`Wait::No`]): that sends them, and brings the
+    /// descriptor up to date. When it is readable, turn, and take outcomes until there is none ([`Link::next_outcome`]). A completion between
+    /// the turn and the sleep is not lost. The descriptor is level-triggered; `EPOLLET` works too. Neither read nor write it.
     ///
     /// On a thread that has a [`Local`](crate::Local), `epoll_wait` may end with `EINTR` without a signal, since the kernel does the ring's work there:
     /// sleep again. An adapter (tokio's, compio's) may drive the same link beside the loop: each turn that does not wait arms the descriptor anew.
     ///
-    /// Over [`Remote`](crate::Remote) a thread of the library reaps meanwhile, and the descriptor is readable while an outcome lies there that nobody
-    /// awaits, and once the link has ended: the turn says why. On [`Local`](crate::Local) it may be readable with nothing to take.
+    /// Over [`Remote`](crate::Remote) a thread of the library collects completions meanwhile. The descriptor is readable while there is an outcome that
+    /// nobody awaits, and once the link has ended: the turn says why. On [`Local`](crate::Local) it may be readable with nothing to take.
     ///
     /// ```
     /// use baio::{File, Link, Remote, SegmentOp, Wait};
@@ -332,23 +332,23 @@ pub trait Link: Transport {
     /// ```
     ///
     /// # Errors
-    /// There is no thread or no descriptor left; the link is a forked parent's, or was closed.
+    /// No thread or descriptor can be had; the link belongs to the parent of this forked process, or was closed.
     fn event_fd(&self) -> Result<OwnedFd> {
         self.link_event()
     }
 
-    /// Buffer memory that nobody holds, in bytes.
+    /// Free buffer memory, in bytes.
     fn arena_free_bytes(&self) -> usize {
         self.link_arena().0.map_or(0, |arena| arena.free_bytes())
     }
 
-    /// Requests that went through a buffer of the arena since their memory was not aligned
-    /// ([`Request::bounced`](crate::Request::bounced)), or since a broker cannot be shown it, and their bytes.
+    /// How many requests were copied through a buffer of the arena, and their bytes: because their memory was not aligned
+    /// ([`Request::bounced`](crate::Request::bounced)), or because a broker cannot see it.
     fn bounced(&self) -> (u64, u64) {
         self.link_facts().bounces.counts()
     }
 
-    /// The link's clock, which deadlines are of.
+    /// The time of the link's clock, which deadlines go by.
     fn now(&self) -> Time {
         self.link_clock()
     }
@@ -361,8 +361,8 @@ pub trait Link: Transport {
 
     // The lower shapes: tickets.
 
-    /// Queues a request. It is submitted when the loop is about to sleep, when somebody drives the link, or when enough
-    /// have gathered.
+    /// Queues a request. It is submitted when the loop is about to sleep, when somebody drives the link, or when many are
+    /// queued.
     ///
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.
@@ -371,13 +371,13 @@ pub trait Link: Transport {
         begun.map(|(ticket, _)| ticket).map_err(NotTaken::into_request)
     }
 
-    /// Takes the outcome of a request if it has ended; else remembers whom to wake. `None` for a ticket that is not valid
-    /// any more. Reaps nothing by itself.
+    /// Takes the outcome of a request if it has ended; else keeps the waker for then. `None` for a ticket that is not valid
+    /// any more. It does not collect completions itself.
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
         self.poll_request(ticket, waker)
     }
 
-    /// Waits for the end of a request, reaping meanwhile. `None` for a ticket that is not valid any more.
+    /// Waits for the end of a request, and drives the link meanwhile. `None` for a ticket that is not valid any more.
     ///
     /// # Errors
     /// The backend itself is broken.
@@ -385,19 +385,19 @@ pub trait Link: Transport {
         self.wait_for_ticket(ticket)
     }
 
-    /// Asks that a request end early, as far as it can be ended. It ends all the same, once.
+    /// Asks that a request end early, if that is possible. It still has an outcome, once.
     fn cancel(&self, ticket: Ticket) {
         self.tell_link(Notice::Cancel(ticket));
     }
 
-    /// Nobody will take the outcome; the request keeps its memory until the kernel has let go of it.
+    /// Gives up the outcome of a request. The request keeps its memory until the kernel no longer uses it.
     fn abandon(&self, ticket: Ticket) {
         self.tell_link(Notice::Abandon(ticket));
     }
 
-    /// Submits what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests ended meanwhile.
-    /// Over [`Remote`](crate::Remote) outcomes that lie untaken count towards `wait`, with nothing in flight it does
-    /// not sleep, and a count of 0 sleeps until there is any news.
+    /// Submits what is queued, sleeps as long as `wait` allows, and collects completions. Returns how many requests ended meanwhile.
+    /// Over [`Remote`](crate::Remote) outcomes that were not taken yet count towards `wait`. With nothing in flight it does
+    /// not sleep, and a count of 0 sleeps until anything happens.
     ///
     /// # Errors
     /// The backend itself is broken, the link is closed, or the service has ended and nothing is left to be taken.
@@ -405,15 +405,15 @@ pub trait Link: Transport {
         self.turn_link(wait)
     }
 
-    /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
-    /// by itself. Over [`Remote`](crate::Remote) an outcome that lies untaken keeps its place, and an [`Operation`] needs one too: while they take
-    /// every place, it waits.
+    /// Takes the next outcome of a request that was started by ticket and that nobody polls for, in the order of completion. It does not
+    /// collect completions itself. Over [`Remote`](crate::Remote) an outcome that was not taken keeps its slot, and an [`Operation`] needs one
+    /// too: it waits while outcomes hold all of them.
     #[must_use]
     fn next_outcome(&self) -> Option<Outcome> {
         self.next_ended()
     }
 
-    /// Requests that have not ended, or whose end nobody has reaped.
+    /// How many requests have not ended, or were not collected yet.
     fn in_flight(&self) -> usize {
         self.link_state().in_flight
     }
@@ -423,7 +423,7 @@ pub trait Link: Transport {
         self.link_state().refusal
     }
 
-    /// What it serves, for messages.
+    /// Its name in messages: the path of the volume, for example.
     fn name(&self) -> String {
         self.link_facts().name.clone()
     }

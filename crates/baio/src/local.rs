@@ -62,7 +62,7 @@ pub use driving::Drive;
 /// # }
 /// ```
 ///
-/// Neither it nor what is opened on it may go to another thread. This does not compile:
+/// Neither a `Local` nor anything opened on it can go to another thread. This does not compile:
 ///
 /// ```compile_fail
 /// fn needs_send<T: Send>() {}
@@ -130,7 +130,7 @@ impl Local {
     /// Opens the volume at `path`, which this process then owns.
     ///
     /// # Errors
-    /// In use by another process (named), not a volume, damaged; or what the system said.
+    /// The volume is in use by another process, which the error names; it is not a volume, or damaged; or the system's error.
     pub fn open(path: impl AsRef<Path>) -> Result<Local> {
         Local::open_with(path, &Options::default())
     }

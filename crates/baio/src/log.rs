@@ -33,9 +33,9 @@ use crate::operation::Operation;
 use crate::trace;
 use crate::transport::{Notice, Transport};
 
-/// An open log of records, in all of a file or segment. A record is safe when [`durable`](Log::durable) says so, with everything before it, and
-/// whoever opens the log again finds it. Clones share the log; dropping the last one closes it and its readers. Over
-/// [`Remote`](crate::Remote) any number of threads append, and no append wakes the link's thread while that is awake.
+/// An open log of records, which takes up a whole file or segment. A record is safe when [`durable`](Log::durable) says so, with everything
+/// before it: the next opening finds it. Clones share the log; dropping the last one closes it and its readers. Over
+/// [`Remote`](crate::Remote) any number of threads append.
 ///
 /// ```
 /// use baio::{File, Link, LogOptions, Remote};
@@ -105,24 +105,24 @@ impl<L: Transport> fmt::Debug for Log<L> {
 }
 
 impl<L: Transport> Opened<L> {
-    /// Makes a log in all of it, whose bytes are lost (another log too), and opens it ([`Opened::open_or_create_log`] is what most programs
-    /// want): what it will need is written with zeros, so that
-    /// later writes change nothing else. A plain file that is shorter than [`LogOptions::file_bytes`] is made so long first.
+    /// Makes a log in the whole file or segment, and opens it. Everything that was there is lost, another log too: most programs want
+    /// [`Opened::open_or_create_log`]. The space that it needs is filled with zeros, so that later writes change no metadata. A plain file that is shorter
+    /// than [`LogOptions::file_bytes`] is made as long first.
     pub fn create_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
         self.start_log(LogStart::Create, options)
     }
 
     /// Opens the log in it, after recovery: every record that was acknowledged is there, in order, without a gap.
-    /// [`Log::found`] says what else was met. While it is open nobody else of this link writes there, and it is not deleted or shortened.
+    /// [`Log::found`] says what else was found. While it is open nothing else on this link can write, delete or shorten the file or segment.
     /// A plain file is locked (`flock`), so that no other process, and no other link, opens the log.
     pub fn open_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
         self.start_log(LogStart::Open, options)
     }
 
-    /// Opens the log in it, as [`Opened::open_log`] does, or makes one where none was ever made: so a program begins, and may be killed
-    /// at each step. None was ever made where there are zeroes and nothing else, or where an earlier making was cut off; to any other
-    /// bytes nothing is done, and the error says where they are. A plain file is made as long as [`LogOptions::file_bytes`] says when a log
-    /// is made in it, and only then: do not allocate before, or a log that a copy has cut short gets zeroes for what it has lost.
+    /// Opens the log that is there, as [`Opened::open_log`] does, or makes one where none was ever made. Begin a program with this: it may be
+    /// killed at each step. A log is made where there are only zeros, or where an earlier making was cut off. Other bytes stay as they are, and
+    /// the error says where they begin. A new log makes a plain file as long as [`LogOptions::file_bytes`] says. Do not allocate the file
+    /// before: if a copy of a log was cut short, that would put zeros where records are missing.
     ///
     /// ```
     /// use baio::{File, Link, LogOptions, Remote};
@@ -146,10 +146,9 @@ impl<L: Transport> Opened<L> {
         self.ask_for(Call::StartLog { handle, start, options }, log_of)
     }
 
-    /// Pages of it that are changed under an LSN ([`Pin::change`](crate::Pin::change)) wait for this log from now on, and for no other:
-    /// each is written once the record with its LSN is durable, and nobody has to say so
-    /// ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn) is for a log of your own). It is so for all handles on it, until another log takes it
-    /// over.
+    /// From now on pages of this file or segment that are changed under an LSN ([`Pin::change`](crate::Pin::change)) wait for this log: each is
+    /// written once the record with its LSN is durable. Nobody has to say so ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn) is for a log
+    /// of your own). This holds for all handles on it, until another log is set.
     pub fn set_log(&self, log: &Log<L>) -> Operation<L, ()> {
         let (handle, log) = (self.handle(), log.shared.held.id());
         self.ask(Call::SetLog { handle, log }, |reply| reply.is_done().then_some(()))
@@ -189,7 +188,7 @@ impl<L: Transport> Log<L> {
         self.shared.opened.link()
     }
 
-    /// What its opening found: where its records begin and end, whether it had been closed, and what was cut off.
+    /// What its opening found: where its records begin and end, whether it was closed before, and what was cut off.
     #[must_use]
     pub fn found(&self) -> &Recovered {
         &self.shared.found
@@ -229,7 +228,7 @@ impl<L: Transport> Log<L> {
         Durable::new(self, self.append(record))
     }
 
-    /// Every record below this LSN is durable, with its whole group: one load. Also the word to look at instead of waiting.
+    /// Every record below this LSN is durable, with its whole group. It costs one load from memory, so look at it as often as you like.
     #[must_use]
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.appender.durable_lsn()
@@ -241,15 +240,15 @@ impl<L: Transport> Log<L> {
         self.shared.appender.head_lsn()
     }
 
-    /// Records that are appended from now on have this LSN or a later one. Who waits for it waits for a record that is still to come: for
-    /// all that was appended, wait for the last LSN that [`Log::append`] gave.
+    /// Records that are appended from now on have this LSN or a later one. To wait for all that was appended, do not wait for this LSN, whose
+    /// record is still to come, but for the last one that [`Log::append`] gave.
     #[must_use]
     pub fn end_lsn(&self) -> Lsn {
         self.shared.appender.end_lsn()
     }
 
-    /// Calls this when a record is durable, or never will be: on the thread that drives the link, where it must not block; in this one, at
-    /// once, when the log has gone. If it panics, that is told by the panic's message alone: others are called and woken all the same.
+    /// Calls this when a record is durable, or never will be. It runs on the thread that drives the link, so it must not block. If the log is
+    /// closed already, it runs at once in this thread. A panic in it prints its message, and disturbs nobody else.
     pub fn when_durable(&self, lsn: Lsn, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let name = self.name().to_owned();
         let callback = move |result: std::result::Result<(), LogError>| {
@@ -261,8 +260,8 @@ impl<L: Transport> Log<L> {
         self.link().tell_link(Notice::Logged { calls_back: true }); // It may be so already.
     }
 
-    /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be. In a full log (`ENOSPC`)
-    /// it waits until somebody truncates or grows it.
+    /// Waits until an append of so many bytes may succeed again. Others may append first: then wait again. In a full log (`ENOSPC`)
+    /// it waits until somebody truncates or grows the log.
     pub fn room(&self, bytes: usize) -> Room<L> {
         Room::new(self, bytes)
     }
@@ -275,19 +274,19 @@ impl<L: Transport> Log<L> {
         LogEvents::new(self.name(), &self.shared.appender)
     }
 
-    /// The records from this LSN on, or from the first after it, to what is durable when it gets there.
+    /// Reads the records from this LSN on, or from the first after it, up to the last that is durable when the reader gets there.
     pub fn records(&self, from: Lsn) -> Records<L> {
         Records::new(self, from, false)
     }
 
-    /// The same without an end: behind the last it waits until another is durable. When the log is closed it fails, though there may be
-    /// records that it has not given: they are there after the next opening.
+    /// The same without an end: after the last record it waits until another is durable. When the log is closed it fails, though there may be
+    /// records that it has not given: read these after the next opening.
     pub fn follow(&self, from: Lsn) -> Records<L> {
         Records::new(self, from, true)
     }
 
-    /// Gives up what lies before this LSN, as far as nobody retains it, so that its space is used again. Gives the oldest LSN that is
-    /// kept.
+    /// Gives up the records before this LSN, as far as nobody retains them, so that their space is used again. Returns the oldest LSN that is
+    /// kept. It does not wait for those who retain records: the log gives these up by itself later.
     pub fn truncate(&self, to: Lsn) -> Operation<L, Lsn> {
         self.ask(LogRequest::Truncate { to }, |answer| match answer {
             LogAnswer::Head(head) => Some(head),
@@ -295,13 +294,13 @@ impl<L: Transport> Log<L> {
         })
     }
 
-    /// Keeps the records from this LSN on, whoever truncates, until it is dropped: for an archiver or a replica.
-    /// No file remembers that: after the next opening retain anew before anybody truncates.
+    /// Keeps the records from this LSN on, even if somebody truncates, until the value is dropped: for an archiver or a replica.
+    /// This is not stored: after the next opening retain again before anybody truncates.
     pub fn retain(&self, from: Lsn) -> Retained {
         self.shared.appender.retain(from)
     }
 
-    /// How it stands: its records, its space, its batches.
+    /// Its records, its space and its batches, in figures.
     pub fn usage(&self) -> Operation<L, LogUsage> {
         let call = Call::LogUsage(self.shared.held.id());
         self.shared.opened.ask(call, |reply| match reply {
@@ -310,13 +309,13 @@ impl<L: Transport> Log<L> {
         })
     }
 
-    /// Lets it use more of its segment or file, which was made larger before.
+    /// Lets the log use more of its segment or file, which must have been made larger before.
     pub fn grow(&self, size_bytes: u64) -> Operation<L, ()> {
         self.ask(LogRequest::Grow { size_bytes }, |_| Some(()))
     }
 
-    /// Closes it, whoever has a clone: what was appended becomes durable, and that is noted, so that the next opening has nothing to
-    /// look for.
+    /// Closes the log for all clones. What was appended becomes durable first, and the log is marked as closed, so that the next opening has
+    /// nothing to recover.
     pub fn close(&self) -> Operation<L, ()> {
         self.ask(LogRequest::Close, |_| Some(()))
     }

@@ -16,12 +16,12 @@ use crate::operation::{On, Operation};
 use crate::request::Request;
 use crate::transport::Transport;
 
-/// An opened segment or file, and its requests: [`Segment`](crate::Segment) and [`File`](crate::File) are this. Clones share it;
-/// the last one, and the last request, closes it.
+/// An open segment or file, and its requests. [`Segment`](crate::Segment) and [`File`](crate::File) both deref to it. Clones share it. It is
+/// closed when the last clone is dropped and its last request has ended.
 ///
-/// Requests come in three shapes: as futures ([`Opened::read_at`] and its kind, which block with `.wait()`), as tickets that are
-/// started now and looked at later ([`Opened::submit`]), and, for either, with a status word. Where caching mode or durability are
-/// not said they are those that it was opened with ([`Opened::default_mode`]) and none.
+/// A request is a future ([`Opened::read_at`] and others; `.wait()` blocks), or a ticket that is started now and collected
+/// later ([`Opened::submit`]). Either may have a status word. A request that names no caching mode has that of the open segment or file
+/// ([`Opened::default_mode`]); one that names no durability has none.
 pub struct Opened<L: Transport> {
     object: Arc<Object<L>>,
     mode: Mode,
@@ -66,7 +66,7 @@ impl<L: Transport> Opened<L> {
         &self.object.link
     }
 
-    /// Its capability, which requests of the lower shapes and [`Pool`](crate::Pool) name. It is valid until the last clone is dropped.
+    /// Its handle, which [`SegmentRequest`] and [`Pool`](crate::Pool) take. It is valid until the last clone is dropped.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.object.handle
@@ -136,12 +136,12 @@ impl<L: Transport> Opened<L> {
         )
     }
 
-    /// Reads as many bytes as the buffer has at byte `offset`; fewer only at the end.
+    /// Reads at byte `offset` until the buffer is full; fewer bytes only at the end of the segment or file.
     pub fn read_at<B: IoBufMut>(&self, offset: u64, buffer: B) -> Request<L, B> {
         self.read_into(offset, buffer)
     }
 
-    /// The same, and fewer are a failure.
+    /// The same; it fails if the end comes before the buffer is full.
     pub fn read_exact_at<B: IoBufMut>(&self, offset: u64, buffer: B) -> Request<L, B> {
         self.read_at(offset, buffer).exact()
     }
@@ -160,7 +160,7 @@ impl<L: Transport> Opened<L> {
         self.request_of(SegmentOp::Write { offset }, buffer)
     }
 
-    /// The same, and fewer bytes written than asked are a failure: on streams only is there a difference.
+    /// The same; it fails if fewer bytes were written than asked. That makes a difference on streams only.
     pub fn write_all_at<B: IoBuf>(&self, offset: u64, buffer: B) -> Request<L, B> {
         self.write_at(offset, buffer).exact()
     }
@@ -180,29 +180,29 @@ impl<L: Transport> Opened<L> {
             .durable(durability)
     }
 
-    /// Makes every write *submitted* before this durable, by whatever handle on it: it waits for them first, also for those that
-    /// fail, which say so themselves. What is submitted after it does not delay it.
+    /// Makes every write durable that was *submitted* before this, through any handle on the same segment or file. It waits for them to end
+    /// first; one that fails says so in its own result. Writes submitted later do not delay it.
     pub fn fence(&self, durability: Durability) -> Request<L, ()> {
         self.request_of(SegmentOp::Fence, ())
             .mode(Mode::Direct)
             .durable(durability)
     }
 
-    /// Gives the space of `len` bytes at byte `offset` back. They read as zeros from then on; both are multiples of what a direct write
-    /// needs. `EOPNOTSUPP` from a device or file system that cannot promise that. Not durable before a [`Opened::sync`].
+    /// Gives back the space of `len` bytes at byte `offset`, which read as zeros from then on. Both numbers must be aligned as for a direct
+    /// write. Fails with `EOPNOTSUPP` where a device or file system cannot promise that. Not durable before a [`Opened::sync`].
     pub fn discard(&self, offset: u64, len: u64) -> Request<L, ()> {
         self.request_of(SegmentOp::Discard { offset, len }, ())
     }
 
-    /// Makes `len` bytes at byte `offset` read as zeros and keeps their space, so that a later write needs none; both are multiples of
-    /// what a direct write needs. Not durable before a [`Opened::sync`].
+    /// Makes `len` bytes at byte `offset` read as zeros and keeps their space, so that a later write needs none. Both numbers must be aligned
+    /// as for a direct write. Not durable before a [`Opened::sync`].
     pub fn zero(&self, offset: u64, len: u64) -> Request<L, ()> {
         self.request_of(SegmentOp::Zero { offset, len }, ())
     }
 
     // The lower shapes.
 
-    /// A request without durability, to be changed as needed: its fields are public. For [`Opened::run`] and [`Opened::submit`].
+    /// Makes a request for [`Opened::run`] and [`Opened::submit`], without durability. Its fields are public: change them as needed.
     #[must_use]
     pub fn request(&self, op: SegmentOp, memory: impl Into<Memory>) -> SegmentRequest {
         SegmentRequest {
@@ -211,13 +211,13 @@ impl<L: Transport> Opened<L> {
         }
     }
 
-    /// Any request, as a future. Its `tag` is not told again: the future is its name.
+    /// Any request, as a future. Its `tag` is not used.
     pub fn run(&self, request: SegmentRequest) -> Request<L, Memory> {
         Request::new(&self.object, request)
     }
 
-    /// Queues a request, to be looked at by its ticket ([`Link::poll`](crate::Link::poll), [`Link::wait`](crate::Link::wait)), its status word, or the
-    /// link's queue of outcomes. Many can be queued before one turn submits them all.
+    /// Queues a request. Collect it later by its ticket ([`Link::poll`](crate::Link::poll), [`Link::wait`](crate::Link::wait)), by its status word, or
+    /// from the link's queue of outcomes ([`Link::next_outcome`](crate::Link::next_outcome)). Many can be queued before one turn submits them all.
     ///
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.
@@ -239,19 +239,19 @@ impl<L: Transport> Opened<L> {
         })
     }
 
-    /// Begins to read pages of 4 KiB that will be wanted, wherever they lie. Gives how many of the pages it went over: it stops at a
-    /// quarter of the cache, and where the device has enough to do. Says nothing when a read fails.
+    /// Begins to read pages of 4 KiB into the cache that will be needed soon. Returns how many of the pages it got through: it stops at a
+    /// quarter of the cache, and when the device is busy enough. A read that fails is not reported.
     pub fn prefetch(&self, pages: &[Range<u64>]) -> Operation<L, u64> {
         self.hint(Hint::Prefetch(pages.to_vec()), |pages| pages)
     }
 
-    /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once.
+    /// Drops pages from the cache that will not be needed again; dirty ones leave once they are written. Returns how many left at once.
     pub fn drop_cached(&self, pages: Range<u64>) -> Operation<L, u64> {
         self.hint(Hint::Drop(pages), |pages| pages)
     }
 
-    /// Pages of this range stay in the cache once they are in, until this handle is dropped: a quarter of it at most for one user, half of it for
-    /// all.
+    /// Keeps pages of this range in the cache once they are there, until this handle is dropped. One user may keep a quarter of the cache, all
+    /// together half of it.
     pub fn keep_cached(&self, pages: Range<u64>) -> Operation<L, ()> {
         self.hint(Hint::Keep(pages), drop)
     }
@@ -261,12 +261,12 @@ impl<L: Transport> Opened<L> {
         self.hint(Hint::KeepNoMore(pages), drop)
     }
 
-    /// How cached reads will go, by whichever handle: in order, at random, or to be found out.
+    /// Says how cached reads will come, through any handle: in order, at random, or not known.
     pub fn read_pattern(&self, pattern: Pattern) -> Operation<L, ()> {
         self.hint(Hint::Pattern(pattern), drop)
     }
 
-    /// Makes safe the pages whose first change since they were clean is no later than this LSN. It waits for the log where it must
+    /// Makes those dirty pages durable whose first change has this LSN or an earlier one. It waits for the log where it must
     /// ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn)).
     pub fn flush_to(&self, lsn: u64) -> Operation<L, ()> {
         let handle = self.handle();

@@ -13,8 +13,8 @@ use crate::object::Object;
 use crate::trace::{self, Trace};
 use crate::transport::{InLine, Lack, NotAsked, Notice, Transport};
 
-/// An operation on a volume, file or link: a future of its result. It begins when it is polled first, and holds nobody's thread
-/// while a device works. Dropping it gives up the answer, not what was asked for: that may happen all the same.
+/// An operation on a volume, file or link: a future of its result. It begins when it is polled first, and blocks no thread
+/// while a device works. If it is dropped the answer is lost, but what it asked for may happen all the same.
 #[must_use = "an operation that is never awaited never begins"]
 pub struct Operation<L: Transport, T> {
     on: On<L>,
@@ -89,8 +89,8 @@ impl<L: Transport, T> Operation<L, T> {
         }
     }
 
-    /// The same under a name: asked for again under it, it is recognised and not done twice ([`OperationName`]). For creates, deletes,
-    /// resizes and renames, before they begin; for others it means nothing.
+    /// Gives it a name. If it is asked for again under that name, it is recognised and not done twice ([`OperationName`]). For creates, deletes,
+    /// resizes and renames, before they begin; it has no effect on others.
     pub fn named(mut self, name: OperationName) -> Operation<L, T> {
         if let Stage::Fresh(call) = &mut self.stage {
             call.give_name(name);
@@ -98,7 +98,7 @@ impl<L: Transport, T> Operation<L, T> {
         self
     }
 
-    /// The same, and how far it is, for whoever shows it: of creates, resizes, lists and defragmentations. Before it begins.
+    /// Adds a watch that says how far it is, for a display of progress: of creates, resizes, lists and defragmentations. Before it begins.
     pub fn watched(mut self) -> (Operation<L, T>, Watch) {
         let watch = Watch::default();
         if let Stage::Fresh(call) = &mut self.stage {
@@ -107,7 +107,7 @@ impl<L: Transport, T> Operation<L, T> {
         (self, watch)
     }
 
-    /// Waits for its end in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
+    /// Waits for its end in this thread, and drives the link meanwhile. Do not call it in a signal handler: it may wait for what it interrupted.
     ///
     /// # Errors
     /// As its future; and that the link could not be driven to its end.

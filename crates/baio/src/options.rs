@@ -1,4 +1,4 @@
-//! How a link is opened.
+//! Options of a link.
 
 use std::fmt;
 use std::path::Path;
@@ -12,22 +12,22 @@ use baio_storage::{Core, Identity, Result};
 /// Makes an eviction policy for a cache like this.
 pub type MakeEviction = fn(&CacheConfig) -> Box<dyn Eviction>;
 
-/// What a link to a broker does when that has ended: killed, crashed, or stopped for a new version.
+/// What a link to a broker does when the broker has ended: killed, crashed, or stopped for a new version.
 ///
-/// The default is never, as it is with qemu's `reconnect-delay` and SPDK's `ctrlr_loss_timeout_sec`: that a request waits for a broker to
-/// come back is for the program to choose, since it must know what an indeterminate write means to it.
+/// The default is never, as with qemu's `reconnect-delay` and SPDK's `ctrlr_loss_timeout_sec`. The program must choose to wait for
+/// another broker, because only the program knows what to do about a write that may or may not have happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reconnect {
     /// Every request under way ends with `EPIPE`, and the link takes nothing any more.
     #[default]
     Never,
-    /// It goes on with the broker that serves the same volume on the same socket within this time; requests wait meanwhile. When the time is
-    /// over it is as with never. Reads that were under way are read again; writes and syncs end as indeterminate; handles with
-    /// cached writes that were not synced end every request with an error, and so do those of segments that are gone.
+    /// It goes on with another broker, if one serves the same volume on the same socket within this time; requests wait meanwhile. After that
+    /// time it is as with `Never`. Reads that were under way are repeated; writes and syncs end as indeterminate. Requests fail on a handle
+    /// with cached writes that were not synced, and on a segment that is gone.
     Within(Duration),
 }
 
-/// How a link is opened. Name what you set, and take the rest from the default.
+/// Options of a link: its engine, its page cache, who asks. Name what you set, and take the rest from the default.
 ///
 /// ```
 /// use baio::{Backend, Config, Link, Local, Options};
@@ -43,16 +43,17 @@ pub enum Reconnect {
 /// ```
 #[derive(Clone)]
 pub struct Options {
-    /// Who asks. Embedded, this guards against mistakes only: whoever may open the volume's file can do anything to it.
+    /// The user for whom permissions and quotas are checked. On a volume that this process opens itself this guards against mistakes only:
+    /// whoever may open the volume's file can do anything to it.
     pub identity: Identity,
-    /// Size and backend of the engine.
+    /// How many requests can be in flight, with how much buffer memory, by which backend.
     pub config: Config,
-    /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the arena's.
-    /// What was written through it and not synced is lost when the link is dropped without [`Link::close`](crate::Link::close).
+    /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the buffer memory.
+    /// If the link is dropped without [`Link::close`](crate::Link::close), cached writes that were not synced are lost.
     pub cache: Option<CacheConfig>,
-    /// What a link to a broker does when that has ended. Links of other kinds do not look at it.
+    /// What a link to a broker does when the broker has ended. Other links ignore it.
     pub reconnect: Reconnect,
-    /// Makes the cache's eviction policy, where that is the caller's own. It runs on the core's thread.
+    /// Makes an eviction policy of your own for the page cache. The policy runs on the core's thread.
     pub eviction: Option<MakeEviction>,
 }
 

@@ -1,7 +1,7 @@
 //! The buffer pool: pages of segments and files, held in the cache, read and changed where they lie.
 //!
-//! A page that is held is a [`Pin`], on every link. Whoever wants several looks and changes to be one runs them on the core's
-//! thread ([`Link::with_pool`](crate::Link::with_pool)): nothing else happens meanwhile, so there is no latch, and over a service it is one hop.
+//! A page that is held is a [`Pin`], on every link. To look at several pages and change them as one, run code on the core's
+//! thread ([`Link::with_pool`](crate::Link::with_pool)): nothing else happens there meanwhile, so no latch is needed, and over a service it is one hop.
 
 use std::any::Any;
 use std::fmt;
@@ -39,8 +39,8 @@ impl Pool<'_> {
         self.held(handle, page, |core, pin| core.page(pin).map(read))
     }
 
-    /// Shows a page that is in the cache, to be changed; the change is logged under this LSN, 0 for what is not logged. `None` if it is
-    /// not in the cache. The page is written once the log is durable so far ([`Opened::set_log`], [`Pool::set_durable_lsn`]), never before.
+    /// Lets you change a page that is in the cache; `None` if it is not there. The LSN is that of the log record for this change, or 0 for a
+    /// change that is not logged. The page is written once the log is durable up to it ([`Opened::set_log`], [`Pool::set_durable_lsn`]), never before.
     ///
     /// # Errors
     /// As [`Pool::read`], and nothing was changed: `BeingWritten`, `NoRoom`, `LogFirst` ([`Pin::change`] waits for these), `ReadOnly`.
@@ -85,13 +85,13 @@ impl Pool<'_> {
         self.core.set_durable_lsn(lsn)
     }
 
-    /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart.
+    /// The oldest LSN of a change that may not be durable in its page yet: a restart needs the log from there on.
     #[must_use]
     pub fn oldest_recovery_lsn(&self) -> Option<u64> {
         self.core.oldest_recovery_lsn()
     }
 
-    /// How far the log must be durable for all to go on that waits for it now.
+    /// How far the log must be durable so that everything that waits for it now can go on.
     #[must_use]
     pub fn lsn_wanted(&self) -> Option<u64> {
         self.core.lsn_wanted()
@@ -125,8 +125,8 @@ fn try_on_core<L: Transport, T: Send + 'static>(
     })
 }
 
-/// A page held in the cache until this is dropped: it stays in memory, at its place. It outlives the handle it was made by. It is stale
-/// when its segment was deleted or resized.
+/// A page that is held in the cache until this is dropped: it stays in memory, at the same address. It may outlive the handle that it came
+/// from. It becomes stale when its segment is deleted or resized.
 pub struct Pin<L: Transport> {
     opened: Opened<L>,
     held: Arc<HeldPage>,
@@ -153,11 +153,11 @@ impl<L: Transport> Pin<L> {
         })
     }
 
-    /// Changes its bytes; the change is logged under this LSN, 0 for what is not logged. The page is written, by the cleaner or for a
-    /// sync, once the log is durable as far as its last LSN, never before: the log that the page is under ([`Opened::set_log`]), or one of
-    /// your own ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn)).
+    /// Changes its bytes. The LSN is that of the log record for this change, or 0 for a change that is not logged. The page is written, by the
+    /// cleaner or for a sync, once the log is durable up to the page's last LSN, never before. That log is the one that was set for the segment
+    /// or file ([`Opened::set_log`]), or one of your own ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn)).
     ///
-    /// It fails, with nothing changed, while the page is being written (`BeingWritten`), or too much is changed already (`NoRoom`,
+    /// It fails and changes nothing while the page is being written (`BeingWritten`), or while too many pages are dirty (`NoRoom`,
     /// `LogFirst`): [`Pin::changeable`] waits for these.
     pub fn change<T: Send + 'static>(
         &self,
@@ -170,7 +170,7 @@ impl<L: Transport> Pin<L> {
         })
     }
 
-    /// Waits until the page can be changed under this LSN, and counts it as changed.
+    /// Waits until the page can be changed under this LSN, and counts it as dirty.
     pub fn changeable(&self, lsn: u64) -> Operation<L, ()> {
         let held = Arc::clone(&self.held);
         self.opened
@@ -208,10 +208,10 @@ impl<L: Transport> Opened<L> {
         })
     }
 
-    /// Lends these pages of 4 KiB, at most 16, if all of them are in the cache: their own memory, read-only, as it is now, with no copy.
-    /// Who writes them meanwhile writes a copy. They are given back when the value is dropped, on any thread.
+    /// Lends these pages of 4 KiB, at most 16, if all of them are in the cache: the cache's own memory, read-only, without a copy. A write to
+    /// them meanwhile goes to a copy, so the lent bytes do not change. They are given back when the value is dropped, on any thread.
     ///
-    /// `None`: they are not all there, or more is lent than may be. A cached read does what there is to do then.
+    /// `None`: they are not all there, or too many pages are lent. Use a cached read then.
     pub fn lend(&self, pages: Range<u64>) -> Operation<L, Option<LentPages>> {
         let (handle, borrower) = (self.handle(), self.object().borrower.clone());
         on_core(On::Object(Arc::clone(self.object())), move |core| {

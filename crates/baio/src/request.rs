@@ -22,7 +22,7 @@ use crate::result::{Done, Failed};
 use crate::trace::{self, Trace};
 use crate::transport::{Begun, InLine, Lack, Notice, Transport};
 
-/// A request on an opened segment or file, which it keeps open: a future of its result, to be shaped before it is polled.
+/// A request on an open segment or file, which it keeps open. It is a future of its result; its methods change it before it is polled.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -118,7 +118,7 @@ impl<L: Transport, B: IoBuf> Request<L, B> {
         self
     }
 
-    /// Past every cache, or through which: see [`Mode`].
+    /// Through which cache it goes: see [`Mode`].
     pub fn mode(self, mode: Mode) -> Self {
         self.shape(|request| request.mode = mode)
     }
@@ -128,7 +128,7 @@ impl<L: Transport, B: IoBuf> Request<L, B> {
         self.mode(Mode::Cached)
     }
 
-    /// Past every cache.
+    /// Past every cache ([`Mode::Direct`]).
     pub fn direct(self) -> Self {
         self.mode(Mode::Direct)
     }
@@ -138,37 +138,37 @@ impl<L: Transport, B: IoBuf> Request<L, B> {
         self.shape(|request| request.durability = durability)
     }
 
-    /// When to give up on it, by the link's clock ([`Link::now`](crate::Link::now)). What the device has already then ends as indeterminate.
+    /// When to give up on it, by the link's clock ([`Link::now`](crate::Link::now)). If the device is at it then, it ends as indeterminate.
     pub fn deadline(self, at: Time) -> Self {
         self.shape(|request| request.deadline = Some(at))
     }
 
-    /// The same, so long from now.
+    /// Gives up on it after this time.
     pub fn within(self, duration: Duration) -> Self {
         let at = self.object.link.link_clock().after(duration);
         self.deadline(at)
     }
 
-    /// A word to be moved when it completes.
+    /// A status word that changes when it completes.
     pub fn status(self, status: StatusWord) -> Self {
         self.shape(|request| request.status = Some(status))
     }
 
-    /// Fewer bytes than asked are a failure: the end of the segment or file lies within.
+    /// Fails if fewer bytes were moved than asked, because the segment or file ends before.
     pub fn exact(mut self) -> Self {
         self.exact = true;
         self
     }
 
-    /// If its memory does not begin at a multiple of 4096, a direct request goes through a buffer of the arena, with a copy: the
-    /// link counts these (`bounced_requests`, `bounced_bytes` of its metrics). Without this, memory that the device cannot take is refused.
+    /// Lets a direct request go through a buffer of the arena, with a copy, if its own memory does not begin at a multiple of 4096. Without
+    /// this such memory is refused. The link counts these requests (`bounced_requests`, `bounced_bytes` of its metrics).
     pub fn bounced(mut self) -> Self {
         self.bounced = true;
         self
     }
 
-    /// Asks that it end early, as far as it can be ended; it still has a result, to be awaited. Before it was polled first, it
-    /// ends as cancelled without an effect.
+    /// Asks that it end early, if that is possible. Await it all the same: it has a result. If it was not polled yet, it
+    /// ends as cancelled and has no effect.
     pub fn cancel(&mut self) {
         self.cancelled = true;
         if let Stage::Started(started) = &self.stage {
@@ -176,7 +176,7 @@ impl<L: Transport, B: IoBuf> Request<L, B> {
         }
     }
 
-    /// Waits for its end in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
+    /// Waits for its end in this thread, and drives the link meanwhile. Do not call it in a signal handler: it may wait for what it interrupted.
     ///
     /// # Errors
     /// As its future; and that the link could not be driven to its end.

@@ -13,7 +13,7 @@ pub struct Done<B> {
     pub bytes: usize,
     /// The buffer, as it went in; a read has filled its first `bytes`.
     pub buffer: B,
-    /// How the last of it was really carried.
+    /// Through which cache its last part really went.
     pub took: Caching,
     /// Non-blocking tries that it took; 0 where none was needed.
     pub iterations: u16,
@@ -25,7 +25,7 @@ pub struct Done<B> {
 pub struct Failed<B> {
     /// What went wrong, where, and the cure.
     pub error: Error,
-    /// The buffer; `None` while the kernel may still be at it (after a deadline or a cancel): it is freed when that ends.
+    /// The buffer; `None` while the kernel may still use it (after a deadline or a cancel): it is freed when that ends.
     pub buffer: Option<B>,
     /// Bytes that were moved before it failed.
     pub bytes_done: usize,

@@ -8,10 +8,10 @@ use baio_storage::{Handle, Mode, SegmentInfo};
 use crate::opened::Opened;
 use crate::transport::Transport;
 
-/// An opened segment: a named part of a volume, with an owner, a mode and a size of its own. Its requests are those of [`Opened`]. They are
-/// direct unless they say otherwise, so offset, length and memory are multiples of 4 KiB; [`Opened::buffer`] gives such memory.
+/// An open segment: a named part of a volume, with an owner, a mode and a size of its own. Its requests are those of [`Opened`]. They are
+/// direct unless they say otherwise, so offset, length and memory must be multiples of 4 KiB; [`Opened::buffer`] gives such memory.
 ///
-/// It stays valid until it is dropped or the segment is deleted, whatever becomes of the segment's name and rights meanwhile.
+/// It stays valid until it is dropped or the segment is deleted. Renaming the segment or changing its rights does not affect it.
 ///
 /// ```
 /// use baio::{Access, CreateOptions, Durability, Format, Link, Remote};

@@ -2,7 +2,7 @@
 
 use crate::codec::{Field, Malformed, Reader, Writer, record, words};
 
-/// What the segment is to be like.
+/// Options for a new segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Size in bytes; rounded up to whole blocks.
@@ -13,8 +13,8 @@ pub struct CreateOptions {
     pub zero: Zeroing,
     /// Permission bits.
     pub mode: u32,
-    /// The owner's group; `None` takes the caller's, and for a segment of another owner none, so that the group's bits of the
-    /// mode are nobody's. A group that the caller is not in only uid 0 may name.
+    /// The group of the segment. `None` takes the caller's; a segment that is made for another owner then has no group, and nobody has the
+    /// rights of the mode's group bits. Only uid 0 may name a group that the caller is not in.
     pub group: Option<u32>,
 }
 
@@ -32,26 +32,27 @@ impl CreateOptions {
     }
 }
 
-/// How blocks become zero before they are exposed.
+/// How blocks are zeroed before anybody can read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zeroing {
     /// Zeroes are written: later writes find their place and need no metadata of the file system below.
     #[default]
     Written,
-    /// The device or file is asked for zeroes (`FALLOC_FL_ZERO_RANGE`, then `FALLOC_FL_PUNCH_HOLE`, which reads as zero as
-    /// well); written only where it cannot. At once, but the first durable write to each block may cost more.
+    /// The device or file system makes the zeroes (`FALLOC_FL_ZERO_RANGE`, else `FALLOC_FL_PUNCH_HOLE`); they are written only where it
+    /// cannot. This is done at once, but the first durable write to each block may cost more.
     Lazy,
 }
 
-/// What a segment is to become.
+/// Options for resizing a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResizeOptions {
     /// Size in bytes; rounded up to whole blocks.
     pub size_bytes: u64,
-    /// Bytes up to which it can grow in place. `None`: a segment that shrinks gives back all behind its new end, one that
-    /// grows keeps a reserve that is large enough.
+    /// Bytes up to which it can grow in place. `None`: a segment that shrinks gives back everything behind its new end, and one that
+    /// grows keeps its reserve if that is large enough.
     pub reserve_bytes: Option<u64>,
-    /// Nothing may be cut off: `Fault::WouldCut` where the segment is larger when its turn comes, whoever made it so.
+    /// Cut nothing off: fail with `Fault::WouldCut` if the segment is larger than that when the resize begins, even if another caller has just
+    /// made it so.
     pub grows_only: bool,
 }
 
@@ -91,12 +92,12 @@ pub struct SegmentInfo {
     pub size_bytes: u64,
     /// Length of its run of blocks in bytes: it grows in place up to this.
     pub reserve_bytes: u64,
-    /// First block of the run. Of a segment behind a broker 0, which says nothing: where it lies is not told.
+    /// First block of the run. A broker does not say where segments lie: it gives 0.
     pub start_block: u64,
     /// "live", "moving", "quarantined"; "unknown" where a newer broker says another word.
     pub state: &'static str,
-    /// Which segment it is, whatever its name: a rename keeps it, another segment of the name has another. All zero where a broker does not
-    /// tell it.
+    /// Identifies the segment, whatever its name: a rename keeps it, and a new segment of the same name has another. All zero if a broker does
+    /// not say it.
     pub uuid: [u8; 16],
 }
 

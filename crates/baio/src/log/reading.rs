@@ -85,7 +85,7 @@ impl<L: Transport> Records<L> {
         }
     }
 
-    /// The next record; `None` at the durable end, where it may be asked again later. Dropping the future loses no record.
+    /// The next record; `None` at the durable end: ask again later. Dropping the future loses no record.
     pub fn next_record(&mut self) -> NextRecord<'_, L> {
         NextRecord { records: self }
     }
@@ -188,7 +188,7 @@ impl<L: Transport> fmt::Debug for NextRecord<'_, L> {
 }
 
 impl<L: Transport> NextRecord<'_, L> {
-    /// Waits in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
+    /// Waits in this thread, and drives the link meanwhile. Do not call it in a signal handler: it may wait for what it interrupted.
     ///
     /// # Errors
     /// As the future; and that the link could not be driven.

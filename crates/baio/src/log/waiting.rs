@@ -16,7 +16,7 @@ use crate::transport::Transport;
 /// What is being done by whoever waits, for messages.
 pub(super) const WAIT: &str = "wait for the log in";
 
-/// Until a record is durable: gives its LSN. Dropping it takes nothing back.
+/// Waits until a record is durable, and gives its LSN. Dropping it takes nothing back.
 #[must_use = "nobody waits before it is awaited, or `wait` is called"]
 pub struct Durable<L: Transport> {
     log: Log<L>,
@@ -44,7 +44,7 @@ impl<L: Transport> Durable<L> {
     /// whose records went out as one batch are woken together.
     ///
     /// # Errors
-    /// It never will be durable: a write failed, or the log was closed before; nobody knows then whether it is there after the next
+    /// The record never becomes durable, because a write failed or the log was closed before. It may or may not be there after the next
     /// opening. Or the link could not be driven.
     pub fn wait(self) -> Result<Lsn> {
         let link = self.log.link().clone();
@@ -58,7 +58,7 @@ impl<L: Transport> Durable<L> {
         link.run_on_link(self)?
     }
 
-    /// The same for so long at most: nothing, if it is not durable by then. It may become so later; ask again for its LSN.
+    /// The same for so long at most: `None` if it is not durable by then. It may become durable later; wait for its LSN again.
     ///
     /// # Errors
     /// As [`Durable::wait`].
@@ -117,7 +117,7 @@ impl<L: Transport> Future for Durable<L> {
     }
 }
 
-/// Until an append of so many bytes may succeed.
+/// Waits until an append of so many bytes may succeed.
 #[must_use = "nobody waits before it is awaited, or `wait` is called"]
 pub struct Room<L: Transport> {
     log: Log<L>,
@@ -140,7 +140,7 @@ impl<L: Transport> Room<L> {
         }
     }
 
-    /// Waits in this thread, driving the link meanwhile. Not in a signal handler: what it interrupts may be what it waits for.
+    /// Waits in this thread, and drives the link meanwhile. Do not call it in a signal handler: it may wait for what it interrupted.
     ///
     /// # Errors
     /// A write failed, or the log was closed; it is more than the log ever takes; or the link could not be driven.

@@ -196,7 +196,7 @@ fn make_way(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !found.file_type().is_socket() {
-        let why = format!("{} is there and is no socket", path.display());
+        let why = format!("{} exists and is not a socket", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     match rustix::net::connect(&socket()?, address) {
@@ -438,13 +438,13 @@ fn reply_to(request: &[u8], snapshot: &impl Fn() -> Option<Metrics>) -> Reply {
     let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let [method, target, version] = words[..] else {
-        return Reply::plain("400 Bad Request", "this is no request of HTTP\n");
+        return Reply::plain("400 Bad Request", "this is not an HTTP request\n");
     };
     if !version.starts_with(b"HTTP/1.") {
-        return Reply::plain("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n");
+        return Reply::plain("505 HTTP Version Not Supported", "only HTTP/1.1 is supported\n");
     }
     if !matches!(method, b"GET" | b"HEAD") {
-        return Reply::plain("405 Method Not Allowed", "GET is answered here\n");
+        return Reply::plain("405 Method Not Allowed", "only GET is supported\n");
     }
     let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
     if !matches!(path, b"/" | b"/metrics") {
@@ -454,6 +454,6 @@ fn reply_to(request: &[u8], snapshot: &impl Fn() -> Option<Metrics>) -> Reply {
     match catch_unwind(AssertUnwindSafe(snapshot)) {
         Ok(Some(metrics)) => Reply::new("200 OK", CONTENT_TYPE, metrics.prometheus()),
         Ok(None) => Reply::plain("503 Service Unavailable", "there are no figures now\n"),
-        Err(_) => Reply::plain("500 Internal Server Error", "the snapshot has failed\n"),
+        Err(_) => Reply::plain("500 Internal Server Error", "taking the figures failed\n"),
     }
 }

@@ -104,7 +104,7 @@ impl Page<'_> {
             ),
             (
                 "baio_engine_memory_reads",
-                "Reads of files that are memory",
+                "Reads of files that lie in memory (tmpfs)",
                 stats.memory_reads,
             ),
             ("baio_engine_batches", "Batches handed to the backend", stats.batches),
@@ -112,7 +112,7 @@ impl Page<'_> {
             ("baio_engine_written_bytes", "Bytes written", stats.bytes_written),
             (
                 "baio_engine_durable_by_sync",
-                "Durable requests that took a sync",
+                "Durable requests that needed a sync",
                 stats.durable_by_sync,
             ),
             (
@@ -143,17 +143,25 @@ impl Page<'_> {
                 "Iterations that could do nothing",
                 stats.spurious_wakeups,
             ),
-            ("baio_cache_parked", "Waits for something shared", stats.parked),
+            (
+                "baio_cache_parked",
+                "Waits for a frame, for room or for a reserved range",
+                stats.parked,
+            ),
             ("baio_cache_waits_for_frame", "Waits for a frame", stats.waits_for_frame),
             (
                 "baio_cache_waits_for_room",
                 "Waits at the dirty limit",
                 stats.waits_for_room,
             ),
-            ("baio_cache_pages_hit", "Uses of pages that were there", stats.pages_hit),
+            (
+                "baio_cache_pages_hit",
+                "Page uses answered from the cache",
+                stats.pages_hit,
+            ),
             (
                 "baio_cache_pages_missed",
-                "Uses of pages that were not",
+                "Page uses that had to wait for a read",
                 stats.pages_missed,
             ),
             ("baio_cache_pins_hit", "Pages pinned at once", stats.pins_hit),
@@ -168,11 +176,15 @@ impl Page<'_> {
                 stats.lent_copied,
             ),
             ("baio_cache_fills", "Reads of the device", stats.fills),
-            ("baio_cache_bypasses", "Reads past the frames", stats.bypasses),
+            (
+                "baio_cache_bypasses",
+                "Reads that bypassed the page cache",
+                stats.bypasses,
+            ),
             ("baio_cache_pages_filled", "Pages read", stats.pages_filled),
             (
                 "baio_cache_failed_fills",
-                "Pages of reads that failed",
+                "Pages that could not be read",
                 stats.failed_fills,
             ),
             ("baio_cache_pages_ahead", "Pages read ahead", stats.pages_ahead),
@@ -193,7 +205,7 @@ impl Page<'_> {
             ),
             (
                 "baio_cache_pages_dropped",
-                "Pages that a hint dropped",
+                "Pages dropped by a hint",
                 stats.pages_dropped,
             ),
             ("baio_cache_writes", "Writes to the device", stats.writes),
@@ -210,7 +222,7 @@ impl Page<'_> {
             ("baio_cache_pages_written", "Pages written", stats.pages_written),
             (
                 "baio_cache_failed_writes",
-                "Pages of writes that failed",
+                "Pages that could not be written",
                 stats.failed_writes,
             ),
             (
@@ -220,7 +232,7 @@ impl Page<'_> {
             ),
             (
                 "baio_cache_foreground_writes",
-                "Writes that somebody waited for",
+                "Writes that a request waited for",
                 stats.foreground_writes,
             ),
             ("baio_cache_pages_gone_over", "Pages gone over", stats.pages_gone_over),
@@ -231,10 +243,10 @@ impl Page<'_> {
             ),
             ("baio_cache_flushes", "Flushes of the device", stats.flushes),
             ("baio_cache_failed_flushes", "Flushes that failed", stats.failed_flushes),
-            ("baio_cache_evictions", "Pages that left for others", stats.evictions),
+            ("baio_cache_evictions", "Pages evicted to make room", stats.evictions),
             (
                 "baio_cache_victims_refused",
-                "Victims that could not go",
+                "Pages chosen for eviction that could not be evicted",
                 stats.victims_refused,
             ),
         ])?;
@@ -262,7 +274,7 @@ impl Page<'_> {
         self.gauges(&[
             (
                 "baio_volume_size_bytes",
-                "Bytes of data that it can hold",
+                "Bytes of data that the volume can hold",
                 volume.size_bytes,
             ),
             (
@@ -283,7 +295,7 @@ impl Page<'_> {
             ),
             (
                 "baio_volume_latched",
-                "1 if the volume changes nothing any more",
+                "1 if the volume refuses changes after a failed metadata write",
                 u64::from(volume.latched),
             ),
         ])
@@ -295,24 +307,26 @@ impl Page<'_> {
         }
         const COUNTERS: &[LogFigure] = &[
             ("baio_log_appends", "Records appended", |log| log.usage.appends),
-            ("baio_log_append_bytes", "Bytes of them, with their headers", |log| {
-                log.usage.append_bytes
-            }),
+            (
+                "baio_log_append_bytes",
+                "Bytes of records appended, with their headers",
+                |log| log.usage.append_bytes,
+            ),
             ("baio_log_would_block", "Appends that found no room", |log| {
                 log.usage.would_block
             }),
             ("baio_log_batches", "Batches that became durable", |log| {
                 log.usage.batches
             }),
-            ("baio_log_batch_bytes", "Bytes of them, with padding", |log| {
+            ("baio_log_batch_bytes", "Bytes of the batches, with padding", |log| {
                 log.usage.batch_bytes
             }),
-            ("baio_log_batch_records", "Records in them", |log| {
+            ("baio_log_batch_records", "Records in the batches", |log| {
                 log.usage.batch_records
             }),
             (
                 "baio_log_bells",
-                "Times that its driver was woken by an append",
+                "Times that an append woke the thread that writes the log",
                 |log| log.usage.bells,
             ),
             ("baio_log_headers", "Headers written", |log| log.usage.headers),
@@ -324,16 +338,20 @@ impl Page<'_> {
             }),
         ];
         const GAUGES: &[LogFigure] = &[
-            ("baio_log_size_bytes", "Bytes that it has", |log| log.usage.size_bytes),
-            ("baio_log_used_bytes", "Bytes of its data area in use", |log| {
+            ("baio_log_size_bytes", "Size of the log in bytes", |log| {
+                log.usage.size_bytes
+            }),
+            ("baio_log_used_bytes", "Bytes of the log's data area in use", |log| {
                 log.usage.used_bytes
             }),
-            ("baio_log_free_bytes", "Bytes of its data area that are free", |log| {
-                log.usage.free_bytes
-            }),
+            (
+                "baio_log_free_bytes",
+                "Bytes of the log's data area that are free",
+                |log| log.usage.free_bytes,
+            ),
             (
                 "baio_log_pending_bytes",
-                "LSNs between what is durable and what was given",
+                "Bytes appended that are not durable yet",
                 |log| log.usage.pending_bytes,
             ),
             ("baio_log_head_lsn", "The oldest LSN that is kept", |log| {
@@ -342,7 +360,7 @@ impl Page<'_> {
             ("baio_log_durable_lsn", "Every record below is durable", |log| {
                 log.usage.durable.0
             }),
-            ("baio_log_epoch", "Number of this opening", |log| log.usage.epoch),
+            ("baio_log_epoch", "How often the log was opened", |log| log.usage.epoch),
             (
                 "baio_log_in_flight_max",
                 "Most batches at the device at a time",
@@ -387,7 +405,7 @@ impl Page<'_> {
             ("baio_arena_size_bytes", "Bytes of the arena", arena_bytes),
             (
                 "baio_arena_free_bytes",
-                "Bytes of the arena that nobody has",
+                "Bytes of the arena that are free",
                 arena_free_bytes,
             ),
         ])?;

@@ -170,7 +170,7 @@ impl Remote {
     /// Opens the volume at `path` on a new thread; this process then owns it.
     ///
     /// # Errors
-    /// In use by another process (named), not a volume, damaged; or what the system said.
+    /// The volume is in use by another process, which the error names; it is not a volume, or damaged; or the system's error.
     pub fn open(path: impl AsRef<Path>) -> Result<Remote> {
         Remote::open_with(path, &Options::default())
     }
@@ -216,18 +216,19 @@ impl Remote {
 
     /// Connects to the broker whose socket is at `path`: a link to the volume that it serves to many processes.
     ///
-    /// What a broker does not do yet says so by its error: pins, pages under a log, gates, plain files, [`crate::Link::with_pool`], counters, the
-    /// progress of an operation. Memory of requests that is not from [`crate::Link::buffer`] is copied ([`crate::Link::bounced`] counts it).
+    /// A broker does not offer everything yet: pins, pages under a log, plain files, [`crate::Link::with_pool`], counters and the
+    /// progress of an operation fail with `EOPNOTSUPP`. A request on memory that is not from [`crate::Link::buffer`] is copied
+    /// ([`crate::Link::bounced`] counts these).
     ///
     /// # Errors
-    /// Nobody serves there, or not this user; the other end is no broker, or one of another version; or what the system said.
+    /// No broker serves there, or it does not serve this user; the other end is not a broker, or one of another version; or the system's error.
     pub fn connect(path: impl AsRef<Path>) -> Result<Remote> {
         Remote::connect_to(path.as_ref(), Wishes::default(), Reconnect::Never)
     }
 
-    /// The same for a volume by the name under which it is served (empty: the only one), with as many places for requests as the options
-    /// have slots, and so large an arena, if the broker gives that much. Who asks is what the broker sees: [`crate::Link::identity`]. What becomes of
-    /// the link when the broker ends is [`Options::reconnect`].
+    /// The same, for the volume that is served under this name (empty: the only one). The link has as many slots and as much buffer memory as
+    /// the options say, if the broker gives that much. The caller's identity is what the broker sees of the process ([`crate::Link::identity`]).
+    /// [`Options::reconnect`] says what the link does when the broker ends.
     ///
     /// # Errors
     /// As [`Remote::connect`]; no such volume is served there.
@@ -270,7 +271,7 @@ impl Remote {
         })))
     }
 
-    /// Who uses the broker at the other end, and how much: every user for uid 0 and the user that the broker runs as, else the caller.
+    /// Who uses the broker at the other end, and how much. Uid 0 and the user that the broker runs as see all users; others see themselves.
     ///
     /// Its operation fails with `EOPNOTSUPP` when there is no broker: counters of a link of one's own are [`crate::Link::metrics`].
     pub fn status(&self) -> Operation<Remote, BrokerStatus> {

@@ -16,15 +16,15 @@ use crate::transport::Transport;
 /// Reads a range of an opened segment or file from its beginning to its end: `futures_io::AsyncRead` and `AsyncBufRead` (feature
 /// `futures-io`), tokio's `AsyncRead` and `AsyncBufRead` (feature `tokio`). [`Opened::reader`] makes it.
 ///
-/// It keeps several requests of 128 KiB ahead of its caller, on buffers of the link's arena: one at first, twice as many with each
-/// that is used, at most [`Reader::with_depth`] and one in the caller's hand. When the arena is used up it does with those that it
-/// has; only with none at all it fails. Nothing is read before it is polled first.
+/// It keeps several requests of 128 KiB ahead of its caller, on buffers of the link's arena: one at first, twice as many after each
+/// that is used, and at most [`Reader::with_depth`]. When the arena is used up it makes do with the buffers that it has, and fails only if it
+/// has none. Nothing is read before it is polled first.
 ///
 /// - The range may begin and end anywhere, in every mode: requests begin and end at multiples of 4096 bytes.
-/// - It ends at the end of its range, or where it has met the end of the segment or file: what is appended later needs another.
-/// - What cannot be read is told when all bytes before it, to the page of 4096 bytes, have been given; what was read behind it is
-///   forgotten. Whoever reads on tries the same page again.
-/// - Bytes are those of some moment between their request and their delivery: it may not see what is written meanwhile.
+/// - It ends at the end of its range, or at the end of the segment or file. Bytes that are appended later need another reader.
+/// - If a page of 4096 bytes cannot be read, it gives all bytes before that page first, and then the error. Reading on tries
+///   the same page again.
+/// - Bytes are those of some moment between their request and their delivery: writes in the meantime may not be seen.
 ///
 /// ```
 /// # #[cfg(feature = "futures-io")]

@@ -29,12 +29,12 @@ use crate::transport::Transport;
 /// | `close`, `shutdown` | the same, and they are durable ([`Durability::Data`]): it ends with a sync of the segment or file |
 /// | dropping it | at once: what was flushed is written, what was not may be written or not, each piece by itself. A piece that is under way may still land: [`Opened::fence`] waits for it |
 ///
-/// An error is told once, by whichever call comes next, the first in order, when nothing is under way any more. The writer refuses
-/// everything from then on: it cannot know what is written.
+/// When a write fails, the next call gives the error, once nothing is in flight any more (of several errors the one at the lowest offset).
+/// After that the writer refuses everything, because it cannot know what was written.
 ///
-/// It may begin, be flushed and end anywhere, in every mode. What is direct are whole pages of 4096 bytes: one that is written in
-/// part is read and written whole, so nobody else may write to that page meanwhile. In a file's last page, which may end anywhere,
-/// that would make the file longer: such a piece goes through the kernel's page cache, for which the file must be open too
+/// It may begin, be flushed and end at any byte, in every mode. A direct write is of whole pages of 4096 bytes. So a page that is written in
+/// part is read first and written whole, and nobody else may write to that page meanwhile. The last page of a file may end anywhere, and
+/// would make the file longer: such a piece goes through the kernel's page cache, for which the file must be open too
 /// ([`OpenOptions::every_mode`](crate::OpenOptions::every_mode)).
 #[must_use = "nothing is moved before it is read or written"]
 pub struct Writer<L: Transport> {

@@ -108,30 +108,35 @@ impl std::str::FromStr for Choice {
     /// The choice of that name.
     fn from_str(word: &str) -> Result<Choice, String> {
         let found = Choice::ALL.into_iter().find(|choice| choice.name() == word);
-        found.ok_or_else(|| format!("`{word}` is no backend: {}", Choice::ALL.map(Choice::name).join(", ")))
+        found.ok_or_else(|| {
+            format!(
+                "`{word}` is not a backend: {}",
+                Choice::ALL.map(Choice::name).join(", ")
+            )
+        })
     }
 }
 
-/// How large an engine is, on which backend, and whose.
+/// Options of an engine, the part that gives requests to the kernel: how many, with how much memory, by which backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Which backend.
+    /// How requests go to the kernel: io_uring, Linux AIO, threads or plain system calls.
     pub backend: Choice,
-    /// Which threads may use it.
+    /// Which threads may use the engine.
     pub affinity: Affinity,
-    /// Requests in flight and outcomes not yet taken at most, together; no more than [`Config::SLOTS_MAX`]. Whoever keeps futures that it
-    /// does not poll, or tickets whose outcomes it does not take, keeps their slots: others wait for those, for ever if that is all of them.
+    /// How many requests can be in flight, outcomes that were not taken included; at most [`Config::SLOTS_MAX`]. A future that is not polled
+    /// again, or a ticket whose outcome is not taken, keeps its slot. If these hold all slots, other requests wait for ever.
     pub slots: u32,
     /// Slots that [`Engine::submit`](crate::Engine::submit) leaves to
     /// [`Engine::submit_reserved`](crate::Engine::submit_reserved): for write-back, log and metadata.
     pub reserved_slots: u32,
     /// Buffer memory in bytes, mapped lazily.
     pub arena_bytes: usize,
-    /// Register the arena with the kernel: pins it at once, saves some work per request.
+    /// Register the buffer memory with the kernel. That pins all of it at once, and saves some work for each request.
     pub register_arena: bool,
-    /// Worker threads at most for writes through the kernel's cache, syncs and allocations, where the backend has workers.
-    /// Reads and direct writes, which only wait for the device, have four times as many of their own; streams that cannot be
-    /// tried without blocking, a quarter. So 84 by default, all told, of which those that nobody needs do not exist.
+    /// How many worker threads the backends `threads` and `aio` may have for writes through the kernel's cache, syncs and allocations. Reads
+    /// and direct writes, which only wait for the device, have up to four times as many of their own, and streams that cannot be
+    /// tried without blocking a quarter. That is 84 in all by default. A thread is started only when it is needed.
     pub pool_threads: u32,
 }
 

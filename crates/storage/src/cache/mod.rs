@@ -104,25 +104,25 @@ pub use page_pin::PagePin;
 pub use request::{CacheDone, CacheError, CacheOp, CacheRequest, RequestId};
 pub use stats::CacheStats;
 
-/// How a cache is made.
+/// Options of a page cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheConfig {
-    /// Its budget in bytes: at least four pages. A part of a page is not used.
+    /// Its memory in bytes: at least four pages of 4 KiB. A part of a page is not used.
     pub bytes: usize,
-    /// Who leaves when a frame is wanted.
+    /// Which page is evicted when memory for another is needed.
     pub eviction: Policy,
-    /// Percent of the frames that may be changed and not yet written; writers wait above it. One frame at least, all but one
-    /// at most. The cleaner begins at two thirds of it.
+    /// How many per cent of the pages may be dirty (changed and not written yet); writers wait above it. At least one page, and all but one
+    /// at most. The cleaner begins to write at two thirds of it.
     pub dirty_percent_max: u8,
     /// Bytes of one merged write of the cleaner or of a sync.
     pub write_bytes_max: usize,
-    /// Writes of the cleaner and of syncs on their way at once, which it keeps up as long as there is something to write. Durable
-    /// writes are their callers' and are not counted.
+    /// How many writes of the cleaner and of syncs are in flight at once, as long as there is something to write. Durable
+    /// writes of the program are not counted.
     pub cleaner_depth: u32,
-    /// How old a change may grow before the cleaner writes it.
+    /// How long a page may be dirty before the cleaner writes it.
     pub age_max: Duration,
-    /// How far, in LSNs, the oldest change of the buffer pool that is not safe may lie behind the latest before the cleaner writes
-    /// what is old: so long a log a restart must read. `u64::MAX` for no such bound. Other gates have their own ([`Cache::add_gate`]).
+    /// How much of the log, in LSNs, a restart may have to read: the cleaner writes old changes of the buffer pool before the oldest of
+    /// them lies further behind the latest. `u64::MAX` for no such bound. Other gates have their own ([`Cache::add_gate`]).
     pub log_distance_max: u64,
 }
 

@@ -11,34 +11,34 @@ const BATCH_WISHED: u32 = 1 << 20;
 /// Longest batch of the smallest log, unless another is asked for.
 const BATCH_LEAST: u32 = 16 << 10;
 
-/// How a log is made and opened.
+/// Options for making and opening a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
     /// Block size that the device asks for: 512 or 4096. 0 for the log's own, and 4096 for a new one.
     pub block_bytes: u32,
     /// Batches in flight at once.
     pub window: u32,
-    /// Batches in flight with which one that is not full goes out: with more it waits for one of them to end. 0, and all above `window`:
-    /// as many as the window. A core takes 0 for 1 where a durable write flushes the device's cache ([`File::flushes`]): flushes
-    /// wait for one another, so two short batches are two flushes where one would do.
+    /// A batch that is not full is written only while at most so many are in flight; otherwise it waits for one of them to end. 0, and all
+    /// above `window`: as many as the window. Where a durable write flushes the device's cache ([`File::flushes`]), 0 means 1: flushes
+    /// wait for one another, so two short batches would cost two flushes instead of one.
     ///
     /// [`File::flushes`]: baio_engine::File::flushes
     pub window_short: u32,
     /// How long the first record of a batch may wait for others. Zero: no batch waits, and records gather while the device is busy.
     pub gather: Duration,
-    /// How far LSNs may lie beyond what is durable, in bytes: what is appended and waits.
+    /// How many bytes of records may be appended and not durable yet.
     pub buffer_bytes: usize,
-    /// Longest batch of a new log; a multiple of the block, three blocks at least (or two, in a larger area). 0 for 1 MiB, and less
-    /// where the log is small. A log holds memory for `window` batches and two more; where there is less, it writes shorter ones, down to
+    /// Longest batch of a new log: a multiple of the block, at least three blocks (or two, in a larger area). 0 for 1 MiB, and less
+    /// where the log is small. A log needs memory for `window` batches and two more. With less memory it writes shorter batches, down to
     /// 64 KiB.
     pub batch_bytes_max: u32,
-    /// Bytes of durable batches that are kept in memory while somebody reads the tail: some of the longest, or who is a moment late reads
-    /// from the device, in the way of whoever writes.
+    /// Bytes of durable batches that are kept in memory while somebody reads the end of the log. Make it several of the longest batches: a
+    /// reader that falls further behind reads from the device, which slows down writers.
     pub recent_bytes: usize,
-    /// Bytes that a plain file has at least before a log is made in it: one that has fewer is made so long, with the space set aside. A log
-    /// that is there already keeps its size, whatever that is. 0: the file is as long as it is to be. A segment is.
+    /// Size of the plain file in which a log is made: a shorter file is made as long, and its space is reserved. A log
+    /// that is there already keeps its size. 0: the file has the right size already, as a segment always has.
     pub file_bytes: u64,
-    /// Go on behind batches that were durable and cannot be read.
+    /// Skip batches that were durable and are damaged now, instead of refusing the log.
     pub salvage: bool,
 }
 

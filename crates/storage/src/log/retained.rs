@@ -24,14 +24,14 @@ impl Retained {
         }
     }
 
-    /// The oldest LSN that it holds: at least the head that the log had when it was made.
+    /// The oldest LSN that it keeps: at least the head that the log had when this was made.
     #[must_use]
     pub fn from(&self) -> Lsn {
         let front = self.shared.lock();
         Lsn(front.retains.from(self.key).unwrap_or(u64::MAX))
     }
 
-    /// What is below this LSN may go now. It never goes back.
+    /// Lets go of the records below this LSN. It never goes back.
     pub fn advance(&self, to: Lsn) {
         let bell = {
             let mut front = self.shared.lock();
@@ -41,7 +41,7 @@ impl Retained {
         bell.inspect(|bell| bell.ring());
     }
 
-    /// Up to which LSN truncation waits for this one; nothing when it does not.
+    /// How far somebody wanted to truncate, if that is further than this lets them.
     #[must_use]
     pub fn wanted(&self) -> Option<Lsn> {
         let front = self.shared.lock();
@@ -49,7 +49,7 @@ impl Retained {
         (from < front.retains.wanted).then_some(Lsn(front.retains.wanted))
     }
 
-    /// The same, waiting until truncation does.
+    /// The same, waiting until somebody wants to.
     pub fn poll_wanted(&self, waker: &Waker) -> Poll<Lsn> {
         // A waker is others' code: it is cloned and dropped without the lock.
         let waker = waker.clone();

@@ -19,7 +19,7 @@ use crate::volume::device::Device;
 use crate::volume::lock::Hold;
 use crate::volume::superblocks;
 
-/// What the volume is to be like.
+/// Options for a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Size in bytes; `None` takes the file or device as it is.

@@ -14,7 +14,9 @@ const COUNTERS: &[OwnerFigure] = &[
     ("baio_broker_requests", "Requests of clients that have ended", |owner| {
         owner.requests
     }),
-    ("baio_broker_errors", "Those of them that failed", |owner| owner.errors),
+    ("baio_broker_errors", "Requests of clients that failed", |owner| {
+        owner.errors
+    }),
     ("baio_broker_read_bytes", "Bytes that clients read", |owner| {
         owner.bytes_read
     }),
@@ -62,7 +64,7 @@ impl Page<'_> {
                     .encode_gauge(&figure(owner))?;
             }
         }
-        let help = "Within what time so many of the latest requests of clients have ended in the broker";
+        let help = "How long the latest requests of clients took in the broker";
         let mut family = self.family("baio_broker_request_seconds", help, MetricType::Gauge)?;
         for owner in &status.owners {
             for (quantile, took) in [("0.5", owner.latency_p50), ("0.99", owner.latency_p99)] {
