@@ -241,7 +241,7 @@ pub(crate) struct InstallDocsArgs {
 /// `baio doctor`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first line is the verdict; below it stands what to do, if anything. Exit status 1: every request would block its caller.
+The first line is the verdict. What to do, if anything, follows. Exit status 1: every request would block its caller.
 
 Examples:
   baio doctor

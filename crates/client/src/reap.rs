@@ -1,6 +1,6 @@
-//! What comes back: completions into outcomes, and the end of the service into an error for everybody who waits.
+//! Turns completions into outcomes, and the end of the service into an error for every waiting request.
 //!
-//! All of this runs under the client's lock and calls nobody: wakers are collected in the table.
+//! All of this runs under the client's lock, so it calls no code of others: it collects wakers in the table.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -184,7 +184,7 @@ impl Session {
         match looked() {
             Ok(true) => greet(socket, object, wishes, until, &|| true),
             Ok(false) => Err(ConnectError::new(object, Errno::EPROTOTYPE).advised(
-                "a connected Unix socket of sequenced packets",
+                "a connected Unix socket of type SOCK_SEQPACKET",
                 "hand on the socket that the broker gave",
             )),
             Err(errno) => Err(explained(object, errno)),
@@ -216,7 +216,7 @@ fn explained(object: &str, errno: Said) -> ConnectError {
     match errno {
         Said::NOENT => error.advised(
             "a broker that runs",
-            "start it (`baio serve`), or see with what --socket it was started",
+            "start it (`baio serve`), or check which --socket it was started with",
         ),
         Said::CONNREFUSED => error.advised(
             "a broker that runs: what is there is the socket of one that has ended, or no socket",
@@ -292,7 +292,7 @@ fn greet(
     let Some(memory) = memory else {
         return Err(no_broker(
             object,
-            "exactly one descriptor did not come with its welcome",
+            "its welcome did not come with exactly one descriptor",
         ));
     };
     let layout = Layout {

@@ -1,5 +1,5 @@
-//! The client's table of requests: who waits for what, what has yet to be sent, what has ended. Plain data behind the
-//! client's one lock; it never calls anybody. Wakers to be woken or dropped are given out, for when the lock is free.
+//! The client's table of requests: which are waited for and by which waker, which must still be sent, which have ended. It is plain data
+//! behind the client's one lock, and calls no code of others: wakers to be woken or dropped are returned, for when the lock is free.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};

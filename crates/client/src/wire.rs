@@ -1,17 +1,17 @@
-//! The socket of a session: questions out, answers in, and the place to sleep for one who waits for a broker.
+//! The socket of a session: questions go out, answers come in, and a thread that waits for the broker sleeps here.
 //!
-//! | who | reads the socket |
+//! | when | is the socket read? |
 //! |---|---|
-//! | a look, while questions are under way | yes, before it looks at the ring |
-//! | a look, while none are | each 64th: a broker that has gone is noticed without a sleep too |
-//! | who sleeps | when the socket has something |
+//! | a thread looks for news, while questions are under way | yes, before it looks at the ring |
+//! | a thread looks for news, while none are | every 64th time, so that the end of a broker is noticed without a sleep |
+//! | a thread sleeps | when the socket has something |
 //!
-//! **The socket before the ring.** A doorbell that is read is gone, and somebody else may be about to sleep for it. What it
-//! announced lies in the ring already, so who reads the socket looks at the ring next; and who sleeps is rung for here then, for the
-//! broker takes him for awake.
+//! **The socket before the ring.** Reading a doorbell message consumes it, and another thread may be about to sleep for it. What it
+//! announced is in the ring already. So the thread that read the socket looks at the ring next, and wakes the sleeper itself, because the
+//! broker takes the sleeper for awake.
 //!
-//! Nothing here waits but [`FarBell::sleep`]. What cannot be sent yet waits in the outbox: it goes when answers have come, when
-//! somebody looks, and when somebody sleeps and the socket has room.
+//! Only [`FarBell::sleep`] waits. Messages that cannot be sent yet wait in the outbox. They are sent when answers have come, when
+//! a thread looks for news, and when one sleeps and the socket has room.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};

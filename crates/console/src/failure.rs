@@ -103,7 +103,7 @@ impl Failure {
                 free: Some(free),
                 largest: Some(largest),
             } => format!(
-                "no space: asked for {asked} bytes, of {free} bytes that are free the longest run has {largest} bytes"
+                "no space: asked for {asked} bytes; {free} bytes are free, the longest free run has {largest} bytes"
             ),
             fault => fault.to_string(),
         };

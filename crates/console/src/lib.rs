@@ -1,7 +1,7 @@
-//! # baio-console: what the program's commands read, and how they tell what came of it
+//! # baio-console: how the program's commands read their arguments and print their results
 //!
-//! The program (`baio-cli`) and its measuring commands (`baio-stress`, `baio-measure`) speak with one voice: a size, a duration and a target
-//! are read in one way, an answer and a failure are told in one way. Nothing here knows a command.
+//! All commands (`baio-cli`, `baio-stress`, `baio-measure`) read a size, a duration and a target in the same way, and print an answer
+//! and a failure in the same way. Nothing here knows a command.
 //!
 //! | module | what it is |
 //! |---|---|

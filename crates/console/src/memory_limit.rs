@@ -1,5 +1,5 @@
-//! How much memory a command may take for its buffers: what the memory cgroup of this process allows is as real as what the
-//! machine has, and whoever goes beyond it is killed.
+//! How much memory a command may take for its buffers. The limit of this process's memory cgroup counts like the machine's memory: the
+//! kernel kills a process that goes beyond it.
 
 use baio_engine::Choice;
 

@@ -1,12 +1,11 @@
-//! A file: what everybody in this process shares of one thing that can be read and written.
+//! A file, as all users in this process share it.
 //!
-//! What its bytes lie on is a device (`device.rs`): an inode of this kernel, or something foreign that a backend knows.
+//! Its bytes lie on a device (`device.rs`): an inode of this kernel, or something foreign that a backend knows.
 //!
-//! `O_DIRECT` belongs to an open file description, not to a request (open(2)), and a durable choice per request is what
-//! the seeds ask for (004 §5: "the option can be specified on a per-operation basis"). So a [`File`] holds two
-//! descriptions of one inode, kernel-cached and direct, both made when it is opened: the second through
-//! `/proc/self/fd`, after which device and inode are compared, so a path that was replaced meanwhile cannot split a file
-//! in two. What alignment the direct one needs is asked of the file itself ([`DirectLimits`]).
+//! The seeds ask that each request choose its caching mode (004 §5: "the option can be specified on a per-operation basis"). But `O_DIRECT`
+//! belongs to an open file description, not to a request (open(2)). So a [`File`] holds two descriptions of one inode, kernel-cached and
+//! direct, both made when it is opened. The second is opened through `/proc/self/fd`, and device and inode are compared. So a path that was
+//! replaced meanwhile cannot split a file in two. The file itself says which alignment direct I/O needs ([`DirectLimits`]).
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -165,8 +164,7 @@ impl File {
         match &self.0.made {
             Made::Inode(inode) if inode.appends() => {
                 let error = SetupError::new("write to places in", self.name().to_owned(), Errno::EINVAL);
-                let error =
-                    error.need("a descriptor without O_APPEND, by which every write lands at the end of the file");
+                let error = error.need("a descriptor without O_APPEND, which puts every write at the end of the file");
                 Err(error.cure("open the file without `append`, or clear the flag (`F_SETFL`, fcntl(2))"))
             }
             _ => Ok(()),
@@ -184,7 +182,7 @@ impl File {
                 let error = SetupError::new("write in any order to", self.name().to_owned(), Errno::EOPNOTSUPP);
                 let error = error.need("a device that takes writes in any order; this one is zoned (host-managed)");
                 Err(error.cure(
-                    "put between what makes such a device of it (dm-zoned: `dmzadm --format`, `dmzadm --start`), or a file system that knows zones (f2fs, btrfs), and work in a file there; of a dm-linear over its conventional zones alone Linux tells since 6.10 that it takes any order",
+                    "put a layer on it that takes writes in any order (dm-zoned: `dmzadm --format`, `dmzadm --start`), or a file system for zoned devices (f2fs, btrfs), and work in a file there; a dm-linear over its conventional zones alone takes any order, as Linux says since 6.10",
                 ))
             }
             _ => Ok(()),

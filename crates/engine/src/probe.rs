@@ -1,5 +1,5 @@
-//! What a caching mode really is on a file: found by doing, because a file system may take `O_DIRECT` and go through its
-//! page cache all the same (btrfs with checksums since Linux 6.14, tmpfs since 6.6, ext4 where it journals data).
+//! Finds out what a caching mode really does on a file, by trying it: a file system may accept `O_DIRECT` and still go through its
+//! page cache (btrfs with checksums since Linux 6.14, tmpfs since 6.6, ext4 where it journals data).
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What others do to the file or device of a volume, from outside: it is cut off or lengthened, while the volume is closed or
-//! while it is open; and it is copied, page range after page range, while it is in use.
+//! What other programs may do to the file or device of a volume: cut it off or make it longer, while the volume is closed or
+//! open; and copy it, page range after page range, while it is in use.
 //!
 //! | what | what must hold |
 //! |---|---|

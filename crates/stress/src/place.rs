@@ -1,6 +1,6 @@
-//! What a path is, and whether it may be written over.
+//! What a path is, and whether it may be overwritten.
 //!
-//! An ordinary file may. A volume image and a device only when the user insists, and then not while somebody else has them:
+//! An ordinary file may. A volume image or a device may only with `--force`, and not while another program uses it:
 //! a mounted or claimed device stays refused, and so does a volume that a process serves.
 
 use std::os::unix::fs::FileTypeExt;

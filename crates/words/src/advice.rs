@@ -1,5 +1,5 @@
-//! How an error is shown: in one line for people who read a log (`Display`), on lines of its own for who meets it at the end of
-//! `main` or in an `unwrap` (`Debug`), and inside an error of `std` for interfaces that know no other.
+//! How an error is shown: on one line, for logs (`Display`); on several lines, for the end of `main` or an `unwrap` (`Debug`); and inside
+//! an error of `std`, for interfaces that take no other.
 
 use std::fmt;
 use std::io;

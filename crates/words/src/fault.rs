@@ -1,5 +1,5 @@
-//! What went wrong with a request, and what is told of it: whoever serves says a [`Failure`], and its client puts beside it what
-//! it knows itself: the operation, the object, the offset, the length.
+//! What went wrong with a request. The service sends a [`Failure`]. Its client adds what it knows itself: the operation, the object, the
+//! offset, the length.
 
 use std::fmt;
 
@@ -94,7 +94,7 @@ impl RequestFault {
             RequestFault::HasLog => "a segment or file on which no log is open",
             RequestFault::ReadOnly => "a handle opened for writing",
             RequestFault::Stale => "a handle that is open, of a segment or file that exists, on a link that is open",
-            RequestFault::NobodyDrives => "somebody who completes requests",
+            RequestFault::NobodyDrives => "a thread that drives the link",
             RequestFault::ServiceEnded | RequestFault::ServiceFailed(_) => "a service that runs",
             RequestFault::Lost(lost) => lost.need(),
         };
@@ -164,7 +164,7 @@ impl RequestFault {
                  (`dmesg`) why, bring it back, and open it again"
             }
             "allocate" if refused => {
-                "this file system sets no space aside: make the file so long (`truncate`); only a write keeps space there"
+                "this file system cannot reserve space: make the file as long as it is to be (`truncate`); only writing takes the space"
             }
             "discard" if refused => "space cannot be given back here: write zeros, or leave it",
             "zero" if refused => "write zeros there",
@@ -192,7 +192,7 @@ impl fmt::Display for RequestFault {
             RequestFault::Stale => {
                 f.write_str("what is behind this handle was deleted or closed, or its link was closed")
             }
-            RequestFault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
+            RequestFault::NobodyDrives => f.write_str("nobody drives this link, so its requests do not end"),
             RequestFault::ServiceEnded => f.write_str("the service of the volume has ended"),
             RequestFault::ServiceFailed(errno) => {
                 write!(

@@ -144,7 +144,7 @@ impl fmt::Display for IoError {
                 write!(f, "the {backend} backend cannot do `{operation}`")
             }
             IoError::NoDescription { mode } => {
-                write!(f, "the file has no description for mode `{mode}`")
+                write!(f, "the file was not opened for mode `{mode}`")
             }
             IoError::ReadOnlyMemory => f.write_str("the memory is shared and read-only: a read cannot fill it"),
             IoError::Poisoned(errno) => write!(f, "an earlier sync failed with {errno}"),

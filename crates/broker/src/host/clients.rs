@@ -162,7 +162,7 @@ impl Broker {
             Ok(place) => place,
             Err(need) => {
                 self.owners.leave(owner);
-                let cure = "close other connections first: all descriptors of their sockets";
+                let cure = "close other connections first, with every descriptor of their sockets";
                 return Err((socket, failed(Errno::EAGAIN, "connect", &need, cure)));
             }
         };

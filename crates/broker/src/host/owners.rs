@@ -1,6 +1,7 @@
-//! Who shares the broker: what each user has under way and may start, what it holds, and what it has had.
+//! The users of a broker: what each has under way and may start, what it holds, and its counters.
 //!
-//! How much of a round is whose is in `deal.rs`, how much may be held in `account.rs`. What may not start waits in its session, in order.
+//! `deal.rs` says how a round is shared between users, `account.rs` how much each may hold. A request that may not start yet waits in its
+//! session, in order.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! The broker's loop. One round: hear what sockets have to say, take from the rings, post what has ended, start what was held,
-//! say "asleep" and look again, then one turn of the core, which submits everything and sleeps until something completes or a
+//! The broker's loop. One round: read the sockets, take entries from the rings, post completions, start requests that were held back,
+//! say "asleep" and look at the rings again, then turn the core once. The turn submits everything, and sleeps until something completes or a
 //! socket has something.
 //!
-//! A session is *awake* while it has anything under way: its ring is looked at each round. Others cost nothing. What a round does for one
-//! user is bounded (`owners.rs`), and each round begins with another session.
+//! A session is *awake* while it has anything under way: each round looks at its ring. Other sessions cost nothing. A round does only so much
+//! for one user (`owners.rs`), and each round begins with another session.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

@@ -386,7 +386,7 @@ pub(super) fn too_many(operation: &str) -> Answer {
     failed(
         Errno::EAGAIN,
         operation,
-        "fewer descriptors of the broker's that lie in sockets of clients and were not received",
+        "fewer descriptors that the broker has sent and clients have not received",
         "receive what was sent; try again later",
     )
 }

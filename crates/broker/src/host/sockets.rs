@@ -77,7 +77,7 @@ impl Listener {
     pub fn adopt(fd: OwnedFd) -> Result<Listener, SetupError> {
         let failed = |errno: Errno| {
             SetupError::new("serve on", "the socket that was handed over".into(), errno)
-                .need("a listening Unix socket of sequenced packets")
+                .need("a listening Unix socket of type SOCK_SEQPACKET")
                 .cure("in a unit: ListenSequentialPacket=PATH")
         };
         let looked = || -> Result<bool, Said> {
@@ -136,13 +136,13 @@ fn clear(path: &Path) -> Result<(), SetupError> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
         let error = SetupError::new("listen on", name(), Errno::EEXIST);
         return Err(error
-            .need("a path where nothing is")
+            .need("a path that does not exist yet")
             .cure("choose another --socket, or remove what is there"));
     }
     match connect(path) {
         Err(Said::CONNREFUSED) => Ok(()),
         _ => Err(SetupError::new("listen on", name(), Errno::EADDRINUSE)
-            .need("a path on which nobody serves")
+            .need("a path at which no broker serves")
             .cure("end the broker that serves there, or choose another --socket")),
     }
 }

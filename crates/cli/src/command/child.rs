@@ -1,5 +1,5 @@
-//! A program that a command runs: to its end, with its signals as it would have them without us, those that are sent to this process
-//! handed on to it, and its status as a shell tells it.
+//! A program that a command runs to its end. It finds its signals as it would without us, it gets the signals that are sent to this
+//! process, and its status becomes ours as a shell would show it.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};

@@ -1,8 +1,7 @@
 //! `baio doctor`: which backend works here, why not a better one, and the cure; and what a path can do.
 //!
-//! What can be found out by doing it is found out so, with the flags that will be used, never by looking at a version; what
-//! the system says about itself (limits, settings, the queue of a device) explains the outcome. Nothing is written to
-//! anything that exists.
+//! It tries each thing, with the flags that will be used, and never judges by a version. What the system says about itself (limits,
+//! settings, the queue of a device) only explains the result. It writes to nothing that exists.
 //!
 //! | file | tells |
 //! |---|---|
@@ -126,7 +125,7 @@ impl Answer for Diagnosis {
                 None => lacks::add_untried(&self.kernel_lacks, &mut table),
             }
             table.write(out)?;
-            return writeln!(out, "baio doctor --verbose tells more.");
+            return writeln!(out, "baio doctor --verbose shows more.");
         }
         for started in &self.backends {
             started.add_rows(&mut table);

@@ -18,11 +18,11 @@ pub(crate) fn exposed(path: &Path, typed: &str) -> Option<Exposed> {
     let mode = metadata.mode() & 0o777;
     let is_device = metadata.file_type().is_block_device();
     let cure = match is_device {
-        true => format!("`chmod o-rw {typed}` until the next start, and a rule of udev from then on"),
+        true => format!("`chmod o-rw {typed}` now, and a udev rule for later boots"),
         false => format!("`chmod 0600 {typed}`"),
     };
     Some(Exposed {
-        found: format!("its mode is {mode:04o}: {who} may open it, past all permissions of its segments"),
+        found: format!("its mode is {mode:04o}: {who} may open it, whatever the permissions of its segments"),
         cure,
     })
 }

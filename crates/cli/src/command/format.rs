@@ -63,7 +63,7 @@ fn options(args: &FormatArgs, path: &Path) -> Result<Format, Failure> {
         Failure::usage("format", "the block size is too large")
             .on(typed)
             .needing("--block-size below 4G")
-            .cured_by("leave it out: 4K fits nearly everything")
+            .cured_by("leave it out: 4K suits nearly everything")
     })?;
     Ok(Format {
         size_bytes: args.size.map(|size| size.bytes()),

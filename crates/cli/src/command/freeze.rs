@@ -19,9 +19,9 @@ use crate::command::child;
 /// `baio freeze`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was completed before is on the device; from then on writes and changes of the volume wait, reads go on, until COMMAND has ended.
-A copy of the volume's file that COMMAND makes is of one moment, and opens as after a crash. Only root may freeze, and the user that
-the volume's file belongs to. A volume that nobody has open is still: it is kept from being opened to write meanwhile.
+Everything that was completed before is on the device. Until COMMAND has ended, writes and changes of the volume wait; reads go on.
+A copy of the volume's file that COMMAND makes is of one moment, and opens as after a crash. Only root and the owner of the volume's
+file may freeze. A volume that nobody has open cannot be opened for writing meanwhile.
 SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that are sent to baio are handed on to COMMAND, which finds its signals as without
 baio. The volume thaws whatever becomes of COMMAND, and of baio.
 

@@ -70,7 +70,7 @@ pub(crate) fn run(args: MetricsArgs) -> Result<Shown, Failure> {
         return Err(Failure::new(
             "metrics",
             "EOPNOTSUPP",
-            "a broker does not tell its counters this way yet",
+            "a broker does not show its counters this way yet",
         )
         .on(socket)
         .needing("the PATH of a metrics socket (baio::metrics::serve)")
@@ -80,7 +80,8 @@ pub(crate) fn run(args: MetricsArgs) -> Result<Shown, Failure> {
     let text = body_of(&answer).map_err(|said| strange(&socket, said))?;
     let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let samples: Option<Vec<Sample>> = samples.map(Sample::read).collect();
-    let samples = samples.ok_or_else(|| strange(&socket, "the answer is no text of Prometheus".to_owned()))?;
+    let samples =
+        samples.ok_or_else(|| strange(&socket, "the answer is not in the text format of Prometheus".to_owned()))?;
     Ok(Shown {
         samples,
         text: text.to_owned(),
@@ -148,7 +149,7 @@ fn slow(error: io::Error) -> io::Error {
 fn body_of(answer: &str) -> Result<&str, String> {
     let parts = answer.split_once("\r\n\r\n").filter(|_| answer.starts_with("HTTP/1."));
     let Some((head, body)) = parts else {
-        return Err("what answers there is no metrics socket".into());
+        return Err("what answers there is not a metrics socket".into());
     };
     let status = head.lines().next().unwrap_or_default();
     match status.split(' ').nth(1) {
@@ -271,7 +272,7 @@ mod tests {
         let said = body_of("HTTP/1.1 500 Internal Server Error\r\n\r\n").unwrap_err();
         assert_eq!(said, "the process said HTTP/1.1 500 Internal Server Error");
         for other in ["", "HTTP/1.1 200 OK\r\n", "SSH-2.0-x\r\n\r\n"] {
-            assert!(body_of(other).unwrap_err().contains("no metrics socket"), "{other}");
+            assert!(body_of(other).unwrap_err().contains("not a metrics socket"), "{other}");
         }
     }
 }

@@ -20,13 +20,13 @@ use crate::command::child;
 #[command(after_help = "\
 Without --libaio and --posix-aio it is both. A program finds libaio.so.1 by LD_LIBRARY_PATH; POSIX AIO comes by LD_PRELOAD, behind what
 is there already: for a program with AddressSanitizer, name its runtime there (LD_PRELOAD=libasan.so.8). A program
-that is linked statically, makes the system calls itself, uses io_uring or runs with rights of others (setuid) is as it would be without.
-BAIO_EXPLAIN=1 lets the libraries say what carries them. Where they differ from the originals: docs/program/drop-ins.md.
+that is linked statically, makes the system calls itself, uses io_uring or runs with rights of others (setuid) runs as it would without.
+BAIO_EXPLAIN=1 makes the libraries say how they do their I/O. Where they differ from the originals: docs/program/drop-ins.md.
 
 PROGRAM finds the signals ignored, blocked or neither as baio found them. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that are
 sent to baio are handed on to it; Ctrl-C reaches it from the terminal.
 
-At the end a table on standard error tells the requests by operation: how many had ended when the submitting call returned, how many
+At the end a table on standard error shows the requests by operation: how many had ended when the submitting call returned, how many
 later, how many failed, and the time from the call to the result.
 
 Exit status: PROGRAM's; 128+N if signal N has ended it; 126 if it cannot be run, 127 if there is none; 1 if a library is missing.

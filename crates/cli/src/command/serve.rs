@@ -230,7 +230,7 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
     let name = match (&args.name, path.file_stem()) {
         (Some(name), _) => name.clone(),
         (None, stem) => parse_name(&stem.unwrap_or_default().to_string_lossy()).map_err(|why| {
-            Failure::usage("serve", "its file's name is no name for clients")
+            Failure::usage("serve", "the name of its file cannot be the name for clients")
                 .on(typed.to_string())
                 .needing(why)
                 .cured_by("pass --name")

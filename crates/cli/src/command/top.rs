@@ -73,7 +73,7 @@ impl TopArgs {
         };
         match typed.volume("top")? {
             Volume::Served(served) => Ok(served.socket),
-            Volume::Here(_) => Err(Failure::usage("top", "this is no broker")
+            Volume::Here(_) => Err(Failure::usage("top", "this is not a broker")
                 .on(typed.to_string())
                 .needing("unix:SOCKET, where one serves")
                 .cured_by("write unix: before its socket, or start one (`baio serve`)")),

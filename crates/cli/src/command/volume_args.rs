@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 #[command(after_help = "\
 A file that exists is used at its own size unless --size is given; a missing one needs --size.
 A path that holds a volume, a file system or a mounted device is refused without --force.
-A new file is its owner's alone (0600): who may open it may read every segment. One that exists keeps its mode unless --mode is given.
+A new file is its owner's alone (0600): whoever may open it may read every segment. One that exists keeps its mode unless --mode is given.
 
 Examples:
   baio format vol --size 64M
@@ -156,8 +156,8 @@ pub(crate) struct RenameArgs {
 /// `baio chmod`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Its owner may, and root. Rights are looked at when a segment is opened: who has it open goes on with what he could.
-Who may open the volume's own file needs no permission of a segment.
+Only its owner and root may. Rights are checked when a segment is opened: a program that has it open keeps the rights it had.
+Whoever may open the volume's own file needs no permission of a segment.
 
 Examples:
   baio format vol --size 64M
@@ -178,9 +178,9 @@ pub(crate) struct ChmodArgs {
 /// `baio chown`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only root gives a segment away. It is charged to its new owner, whose quota must allow it, and who must have none of that name.
-Its owner may give it to a group that he is in, by `:GID`. Blocks and identity stay, and so does what is open. After a crash it has
-the old owner or the new one.
+Only root may give a segment to another user, whose quota must allow it, and who must have no segment of that name.
+Its owner may give it to a group that he is in, by `:GID`. Blocks and identity stay, and programs that have it open go on.
+After a crash it has the old owner or the new one.
 
 Examples:
   baio format vol --size 64M
@@ -211,7 +211,7 @@ pub(crate) struct OwnerArg {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A segment that grows reads as zero behind its old end; it grows in place inside its reserve or into free blocks behind it,
-and is moved otherwise. One that shrinks loses what stands behind its new end: that wants --shrink. It gives back what it does not
+and is moved otherwise. One that shrinks loses what stands behind its new end: that needs --shrink. It gives back what it does not
 need, unless --reserve keeps it. Sizes are rounded up to whole blocks.
 A volume only grows, up to the --max-size it was formatted for.
 
@@ -239,7 +239,7 @@ pub(crate) struct ResizeArgs {
 /// `baio quota`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without options it shows; only root and the owner of the volume's file may set. Blocks count by the reserve of the
+Without options it shows the limits; only root and the owner of the volume's file may set them. Blocks count by the reserve of the
 segments. A limit below what is held takes nothing away. The limits of `default` bind each user without limits of its
 own, root excepted; they are shown as that user's, and become its own when another limit is set for it.
 
@@ -294,7 +294,7 @@ pub(crate) struct CheckArgs {
 /// `baio defrag`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Segments keep their contents and their names; a crash on the way loses nothing, and the next one goes on.
+Segments keep their contents and their names; a crash on the way loses nothing, and the next defrag goes on.
 A volume that a broker serves is packed by the broker, while it serves: for root, and for the user that its file belongs to.
 
 Examples:

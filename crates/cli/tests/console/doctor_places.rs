@@ -140,7 +140,7 @@ fn a_volume_is_not_to_be_written_over() {
     let (verdict, tasks) = words(&place, "vol", 1);
     before.check("doctor of a broken volume");
     assert!(verdict.starts_with("Bad: the volume cannot be opened"), "{verdict}");
-    assert!(!verdict.contains("nothing is to be done"), "{verdict}");
+    assert!(!verdict.contains("there is nothing to do"), "{verdict}");
     let of_volume: Vec<&String> = tasks.iter().filter(|task| task.starts_with("vol: ")).collect();
     assert!(
         of_volume[0].contains("cannot be opened") && of_volume[0].contains("do: `baio check`"),
@@ -191,7 +191,7 @@ fn a_directory_that_is_closed_is_told_and_no_failure() {
     let done = Done(Confined::new().run(BAIO, &["doctor", path.to_str().unwrap(), "--json"]));
     let mut all = done.succeeds().json();
     let verdict = all["verdict"].as_str().unwrap();
-    assert!(!verdict.contains("nothing is to be done"), "{verdict}");
+    assert!(!verdict.contains("there is nothing to do"), "{verdict}");
     let tasks = all["to_do"].as_array().unwrap();
     let task = tasks
         .iter()

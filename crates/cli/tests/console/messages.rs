@@ -23,7 +23,7 @@ const LINES: &[Line] = &[
         "create vol#b --size 10G",
         1,
         &[
-            "asked for 10737418240 bytes, of ",
+            "asked for 10737418240 bytes; ",
             "needed: 10737418240 bytes that are free",
         ],
         &[],

@@ -150,7 +150,7 @@ fn where_there_is_no_metrics_socket() {
             peer.write_all(answer).unwrap();
         }
     });
-    for said in ["no metrics socket", "500", "no text of Prometheus"] {
+    for said in ["not a metrics socket", "500", "not in the text format of Prometheus"] {
         let error = place.baio("metrics other.sock --json").fails_with(1).error();
         assert_eq!(error["code"], "EPROTO", "{error}");
         let message = error["message"].as_str().unwrap();

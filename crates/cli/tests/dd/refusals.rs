@@ -100,8 +100,8 @@ fn verify_onto_what_cannot_be_read_again() {
         let told = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(i32::from(code.is_some())), "{told}");
         match code {
-            Some("EBADF") => assert!(told.contains("open to write only"), "{told}"),
-            Some(_) => assert!(told.contains("cannot be read again"), "{told}"),
+            Some("EBADF") => assert!(told.contains("open for writing only"), "{told}"),
+            Some(_) => assert!(told.contains("cannot be read back"), "{told}"),
             None => assert!(told.contains("read back and the same"), "{told}"),
         }
         let expected: &[u8] = if code.is_some() { b"kept" } else { &[1; 5000] };

@@ -195,7 +195,7 @@ fn what_was_written_is_read_again() {
     assert_eq!(told.errors(), "");
     for line in ["if=in verify=blake3 count=1", "if=in of=/dev/null verify=blake3"] {
         let told = place.baio(&format!("dd {line}")).fails_with(1);
-        assert!(told.errors().contains("cannot be read again"), "{}", told.errors());
+        assert!(told.errors().contains("cannot be read back"), "{}", told.errors());
     }
     let told = place.baio("dd if=in of=out conv=sparse verify=blake3").fails_with(1);
     assert!(told.errors().contains("cannot combine"), "{}", told.errors());

@@ -331,7 +331,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     assert_eq!(error["object"], "pipe", "{error}");
     let failed = waits_no_longer("report --quick --only segments --input pipe --out out").fails_with(1);
     let shown = String::from_utf8_lossy(failed.out()).into_owned();
-    assert!(shown.contains("no regular file"), "{shown}");
+    assert!(shown.contains("not a regular file"), "{shown}");
     place.baio("report --show out/report.json --quick").fails_with(2);
     place.baio("report --show out/report.json --keep").fails_with(2);
 }

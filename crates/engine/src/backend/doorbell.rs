@@ -1,8 +1,8 @@
-//! What ends a sleeping turn from any thread.
+//! Wakes a sleeping turn from any thread.
 //!
-//! Two sorts of ringers share one event fd. Whoever was given the bell by the engine wants its owner back from the turn. A helper
-//! (`router.rs`) only wants to be looked at: the turn goes on. Who has rung is told by a flag beside the descriptor, set before it
-//! is written: whoever reads the descriptor and then finds the flag has heard the ring, also if it is written once more.
+//! Two kinds of callers share one event fd. A caller that got the bell from the engine wants the turn to end. A helper (`router.rs`) only
+//! wants the turn to look at it and go on. A flag beside the descriptor says which of them has rung. It is set before the descriptor is
+//! written. So a turn that reads the descriptor and then finds the flag has heard the ring, even if the descriptor is written once more.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

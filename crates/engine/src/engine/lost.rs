@@ -1,10 +1,10 @@
-//! A helper whose turn has failed is lost. What it ran ends, what is for it is refused, both with an error that names it; everybody else
-//! goes on.
+//! A helper whose turn has failed is lost. Requests that it ran end, and new requests for it are refused, both with an error that names
+//! the helper. All other requests go on.
 //!
-//! The memory of what it ran is nobody's but the request's: a helper reaches it by copies under the request's id, which ends here.
-//! What it has lost of what it had acknowledged nobody can know, so every file that it has served is poisoned at once, for everybody
-//! (`backend/router.rs`): no sync through another proves what it has not, until the owner acknowledges it. What it does to the device afterwards
-//! nobody can know either: a write that it had taken may be done behind those of its successor, and overtake them.
+//! The memory of a request that it ran is safe: a helper reaches it only by copies under the request's id, and that id ends here.
+//! Nobody can know which acknowledged writes the helper has lost. So every file that it served is poisoned at once, for all users of the file
+//! (`backend/router.rs`): until the owner acknowledges the loss, no sync through another helper proves anything. Nor can anybody know what it
+//! still does to the device: a write that it had taken may reach the device after those of its successor, and overwrite them.
 
 use super::Engine;
 use crate::request::RequestId;

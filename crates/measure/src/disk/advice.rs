@@ -59,7 +59,7 @@ impl Times {
 /// Instead of advice.
 fn unsure(question: &str, times: &Times) -> String {
     format!(
-        "{question} does not show: the rounds say {} to {} times. Ask again when the disk is quiet.",
+        "{question} is not clear: the rounds say {} to {} times. Measure again when the disk is quiet.",
         ratio(times.least),
         ratio(times.most)
     )
@@ -172,7 +172,7 @@ mod tests {
             &[21_000.0, 9_000.0, 61_000.0],
         ]);
         assert!(
-            said.contains("does not show: the rounds say 1.056 to 6.000 times"),
+            said.contains("is not clear: the rounds say 1.056 to 6.000 times"),
             "{said}"
         );
         let said = of_reads([&[10_000.0; 3], &[60_000.0; 3], &[62_000.0, 59_000.0, 90_000.0]]);
@@ -186,7 +186,7 @@ mod tests {
         ];
         let said = of(&writes).remove(0);
         assert!(
-            said.contains("takes 1,000 us") && said.contains("does not show"),
+            said.contains("takes 1,000 us") && said.contains("is not clear"),
             "{said}"
         );
     }

@@ -58,7 +58,7 @@ impl CommandLine {
             said.lines().next().unwrap_or(said)
         };
         Err(match said {
-            "" => format!("{name} failed without a word"),
+            "" => format!("{name} failed without a message"),
             said => said.to_owned(),
         })
     }

@@ -46,7 +46,7 @@ pub(crate) enum Told {
 pub(super) fn command(command: &Command) -> io::Result<Command> {
     let text = |text: &std::ffi::OsStr| {
         let text = text.to_str().map(str::to_owned);
-        text.ok_or_else(|| io::Error::other("a variable of its environment is no text"))
+        text.ok_or_else(|| io::Error::other("a variable of its environment is not UTF-8"))
     };
     let environment = command
         .get_envs()

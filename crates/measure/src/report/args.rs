@@ -9,10 +9,10 @@ use clap::{Args, ValueEnum};
 /// `baio report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It shows this disk in figures, what they advise, and ours beside fio, threads and dd, which run in turn with it: in how much
-work it was faster, the same or slower. What the rounds cannot tell apart is the same. --marks shows what the project has set
-itself; a missed mark fails nothing. After each experiment everything measured so far is in report.json. ^C ends the report and shows what there is; --resume goes on from there.
-The working files go when the report ends; what a killed one left goes when the next one begins there.
+It shows this disk in figures, with advice, and how often baio was faster, the same or slower than fio, threads and dd, which
+run in turn with it. What the rounds cannot tell apart counts as the same. After each experiment everything measured so far is in
+report.json. ^C ends the report and shows what there is; --resume goes on from there. Working files are removed when the report
+ends; those of a killed one are removed when the next begins in the same directory.
 
 Exit status: 0 done, 1 an experiment failed, 3 something did not verify, 130 or 143 ended by SIGINT or SIGTERM
 
@@ -53,7 +53,7 @@ pub struct ReportArgs {
     /// Go on with the report that is there, of the same options: what was measured stays
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Show what is for the project too: its marks, and what the documents ask for
+    /// Show what is for the project too: its goals (marks), and what the documents that it began with ask for
     #[arg(long)]
     pub(crate) marks: bool,
     /// Show the command of each side too

@@ -110,7 +110,7 @@ fn input(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
         .metadata()
         .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     if is_strange {
-        return Err(Failure::new("report", "EINVAL", "the input is no regular file")
+        return Err(Failure::new("report", "EINVAL", "the input is not a regular file")
             .on(source.display().to_string())
             .needing("a regular file")
             .cured_by("copy what it gives into a file, and name that by --input"));

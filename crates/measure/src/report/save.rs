@@ -180,7 +180,7 @@ pub(super) fn load(path: &Path) -> Result<Record, Failure> {
     // A pipe would be waited for, a device read without end.
     let there = fs::metadata(path).and_then(|metadata| match metadata.is_file() || metadata.is_dir() {
         true => fs::read(path),
-        false => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file")),
+        false => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
     });
     let json = there.map_err(|error| {
         let failure = Failure::from_io("report", &error).on(on.as_str());
@@ -196,12 +196,12 @@ pub(super) fn load(path: &Path) -> Result<Record, Failure> {
     };
     // A list would be taken for the fields in their order.
     if json.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        return Err(strange("it is no report".into()));
+        return Err(strange("it is not a report".into()));
     }
     let record: Record = serde_json::from_slice(&json).map_err(|error| strange(error.to_string()))?;
     match record.format {
         FORMAT => Ok(record),
-        0 => Err(strange("it is no report".into())),
+        0 => Err(strange("it is not a report".into())),
         other => Err(strange(format!("it is a report of format {other}"))),
     }
 }
@@ -324,7 +324,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         for path in [&pipe, Path::new("/dev/zero")] {
             let refused = load(path).unwrap_err().to_string();
-            assert!(refused.contains("no regular file"), "{refused}");
+            assert!(refused.contains("not a regular file"), "{refused}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What was said of bytes and of pairs, and what may be there because of it.
+//! What a worker has reported about sectors and keys, and which values may be there after a crash.
 //!
-//! A register is a sector of a segment, or a key. Whoever works says on a line what is about to be written, and what has been
-//! acknowledged; writes to one register come one after the other.
+//! A register is a sector of a segment, or a key. The worker prints a line for each write that it is about to make, and for each that was
+//! acknowledged. Writes to one register come one after the other.
 //!
 //! | line | |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! The caller's memory, whatever kind it is: bytes are copied in and out at an offset, each exactly once.
+//! The caller's memory, of any kind: bytes are copied in and out at an offset, each exactly once.
 //!
-//! So memory that a peer may change meanwhile (a span) needs no private copy, however long it is: what was copied into a page is
-//! what is written, and nothing is read from it twice. Requests go through their memory from the front, so the part of a list
-//! where the last copy ended is remembered, and a list of thousands of parts is not walked for each page.
+//! Because no byte is read twice, memory that a peer may change meanwhile (a span) needs no private copy: the bytes that were copied
+//! into a page are those that are written. Requests go through their memory from the front. So the place in a list where the last copy
+//! ended is remembered, and a list of thousands of parts is not walked for each page.
 
 use baio_engine::{Frozen, Memory};
 

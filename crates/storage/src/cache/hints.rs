@@ -1,14 +1,14 @@
-//! Hints: what a caller knows of its future. None of them changes what a request gives; they fail in silence.
+//! Hints: what a caller knows about its future requests. No hint changes the result of a request, so a hint that fails says nothing.
 //!
-//! | hint | what comes of it |
+//! | hint | effect |
 //! |---|---|
-//! | [`Cache::hint`] | how it reads: readahead at once and wide, or none |
-//! | [`Cache::prefetch`] | blocks that it will read, wherever they lie, are brought in |
-//! | [`Cache::drop_pages`] | pages that it will not read again leave, or leave first |
-//! | [`Cache::keep`] | pages of a range stay, once they are in |
+//! | [`Cache::hint`] | it says how reads will come: readahead is wide at once, or there is none |
+//! | [`Cache::prefetch`] | blocks that will be read, wherever they lie, are brought in |
+//! | [`Cache::drop_pages`] | pages that will not be read again leave, or leave first |
+//! | [`Cache::keep`] | pages of a range stay once they are in |
 //!
-//! Each is bounded, so that nobody takes the cache from the others: a prefetch by the frames that can be had at once and by what
-//! is under way already, what is kept by a quarter of the frames for each user, and half of them in all. What somebody keeps goes with him
+//! Each is bounded, so that no user takes the cache from the others. A prefetch stops at the frames that can be had at once, and when enough is
+//! under way. One user may keep a quarter of the frames, all together half. Kept pages are let go when their keeper goes
 //! ([`Cache::keeper_gone`]).
 
 use std::ops::Range;

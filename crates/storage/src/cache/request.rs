@@ -1,7 +1,7 @@
-//! Requests: what callers ask, what they are told, and what is kept in between.
+//! Requests to the cache, their results, and their state in between.
 //!
-//! A request runs as iterations (seed 001 §2): each does all that can be done now and leaves; a wake-up for the one condition
-//! it waits for begins the next. It is never run twice at once.
+//! A request runs as iterations (seed 001 §2). Each does all that can be done now, and leaves. A request waits for one condition, whose
+//! wake-up begins the next iteration. A request never runs twice at once.
 
 use std::ops::Range;
 

@@ -1,9 +1,15 @@
 //! Runs everything that has become ready.
 //!
-//! Every call into the cache ends with [`Cache::settle`]: it runs what is ready until nothing is, in this order: iterations of
-//! woken requests; then changes whose wait has lost its reason; then frames and room below the dirty limit are handed to the first of their queue who may have them, one at a time and with the
-//! wake-up, so that nobody overtakes and nobody wakes for nothing; then the cleaner. What is left when nothing moves any more and
-//! no I/O is on its way could wait for ever, and is failed. Durable writes whose copies are done begin in `next_io`.
+//! Every call into the cache ends with [`Cache::settle`], which repeats these steps until none has anything to do:
+//!
+//! 1. Run iterations of woken requests.
+//! 2. Let changes go on whose reason to wait has gone.
+//! 3. Give frames, and room below the dirty limit, to the first in the queue that may have them. This is done one at a time, together with
+//!    the wake-up, so that nobody overtakes and nobody wakes for nothing.
+//! 4. Run the cleaner.
+//!
+//! A request that still waits then, with no I/O in flight, would wait for ever, and is failed. Durable writes whose copies are done begin in
+//! `next_io`.
 
 use baio_engine::Errno;
 

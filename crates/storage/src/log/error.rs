@@ -189,7 +189,7 @@ impl fmt::Display for LogError {
             LogError::NoMemory => f.write_str("no memory for a batch: give the core a larger arena"),
             LogError::Read { errno, offset } => write!(
                 f,
-                "{}, which says nothing of what is there: {}, and open the log again{}",
+                "{}, which does not mean that the log is damaged: {}, and open it again{}",
                 happened(&format!("byte {offset} of the area could not be read"), *errno),
                 way_out(*errno),
                 match *errno {

@@ -1,7 +1,7 @@
-//! The latest durable batches, in memory that the driver shares with whoever reads the tail: nothing is kept while nobody does.
+//! The latest durable batches, in memory that the driver shares with readers of the log's end. Without such readers nothing is kept.
 //!
-//! A reader holds the batch that he looks at, so that no other is put into its memory meanwhile. Who is slow holds nobody up: what he has
-//! not taken is forgotten, and he goes on from the device.
+//! A reader holds the batch that it looks at, so that its memory is not reused meanwhile. A slow reader holds nobody up: batches that it has
+//! not taken are dropped, and it reads them from the device.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Setting what an owner may hold: one quota record per owner, found under the empty name. Without any limit there is none.
+//! Sets what an owner may hold. Each owner with a limit has one quota record, found under the empty name.
 //!
-//! Lowering a limit below what is held takes nothing away; it refuses what is to come.
+//! A limit below what the owner holds takes nothing away; it refuses new segments and growth.
 
 use crate::operation::lookup::{Found, Looked, lookup};
 use crate::operation::update::Update;

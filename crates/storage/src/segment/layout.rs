@@ -466,7 +466,7 @@ impl fmt::Display for LayoutError {
         match self {
             Self::BlockSize { found } => write!(
                 f,
-                "block size {found} is no power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX}; 4096 suits most devices"
+                "block size {found} is not a power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX}; 4096 suits most devices"
             ),
             Self::TooSmall {
                 size_bytes,

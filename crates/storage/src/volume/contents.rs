@@ -1,14 +1,14 @@
-//! What the inode table says, taken together: which blocks are free, what each owner holds, who claims what another has.
+//! Sums up the inode table: which blocks are free, what each owner holds, and which segments claim the same blocks.
 //!
-//! One pass over the table. Every claim is entered into the free set as it comes, whoever else claims the same blocks: what
-//! anybody claims is not free, so the set is the same whoever wins. Only if two live segments turn out to claim one block
-//! does a second pass gather those that touch such a run, and decide:
+//! It takes one pass over the table. Each claim is entered into the free set as it comes, even if another segment claims the same blocks: a
+//! claimed block is not free, whichever segment gets it. Only if two live segments claim one block does a second pass collect the segments
+//! that touch such a run, and decide:
 //!
-//! - of two inodes of one segment, of which one names the other as what it was renamed from, the old one is superseded;
-//! - of others that claim one block, the later allocation has it; every segment of which a block belongs to a later one is
-//!   quarantined. It keeps, for `check`, what nobody else claims.
+//! - If one inode says that it was renamed from the other, they are one segment, and the old inode is superseded.
+//! - Otherwise the later allocation gets the block. A segment that loses a block so is quarantined. For `check` it keeps the blocks that
+//!   no other segment claims.
 //!
-//! So the memory of an opening is the free set and the accounts, whatever the number of segments.
+//! So an opening needs memory for the free set and the accounts, and not for each segment.
 
 use std::collections::{BTreeMap, BTreeSet};
 

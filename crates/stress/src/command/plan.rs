@@ -77,7 +77,7 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
         ),
         (
             args.verify && request_size < STAMP_MIN,
-            format!("a block of {request_size} bytes has no room for a stamp"),
+            format!("a block of {request_size} bytes has no room for what --verify writes"),
             "--request-size (--bs)",
             "at least 32 bytes",
             "choose a larger one, or leave out --verify",
@@ -135,13 +135,13 @@ fn check_cache(args: &StressArgs) -> Result<(), Failure> {
             args.cache.is_some(),
             "--cache",
             Mode::Cached,
-            "only our own cache has a size to choose",
+            "only baio's own cache has a size to choose",
         ),
         (
             args.warm.is_some(),
             "--warm",
             Mode::Cached,
-            "only our own cache can be filled before",
+            "only baio's own cache can be filled before",
         ),
         (
             args.cold,
@@ -200,7 +200,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
         Mode::Direct => {}
         Mode::Cached if !args.service => {}
         Mode::Cached => {
-            let said = "what the cache of a service has done cannot be told yet".to_owned();
+            let said = "what the cache of a service has done cannot be shown yet".to_owned();
             return usage(said, "--mode direct, or no --service", "leave out --service");
         }
         Mode::Kernel | Mode::Uncached => {

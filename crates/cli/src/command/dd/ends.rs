@@ -214,7 +214,7 @@ impl End {
         let error = baio::Error::new(operation, self.typed.clone(), errno).at(self.origin);
         Err(self
             .failed(&error)
-            .needing("an offset within the device, or one that the file system gives a file")
+            .needing("an offset within the device, or within the largest file of the file system")
             .cured_by(format!("choose a smaller {operation}=")))
     }
 
@@ -321,7 +321,7 @@ impl End {
         Failure::new(
             "dd",
             "ENOSPC",
-            "no space left: it ends here, and its size never changes by a copy",
+            "no space left: it ends here, and a copy does not change its size",
         )
         .on(self.typed.clone())
         .at(self.offset(self.room()))

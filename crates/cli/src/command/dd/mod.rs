@@ -103,7 +103,7 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
     match diagnostics::were_lost() {
         false => Ok(copied),
         // As GNU dd: the copy is done, and what was asked for beside it is not.
-        true => Err(Failure::new("dd", "EIO", "not all that was to be said could be written").on("standard error")),
+        true => Err(Failure::new("dd", "EIO", "part of the output could not be written").on("standard error")),
     }
 }
 

@@ -419,10 +419,10 @@ impl Route {
                 Ok(None)
             }
             // It would wait for ever.
-            None if self.under_way == 0 => Err(Failure::new("dd", "EIO", "its broker takes no request any more")
+            None if self.under_way == 0 => Err(Failure::new("dd", "EIO", "its broker takes no more requests")
                 .on(self.typed.clone())
                 .needing("a broker that serves")
-                .cured_by("look whether it still runs (`baio serve`), and begin again")),
+                .cured_by("check whether it still runs (`baio serve`), and begin again")),
             None => Ok(Some(back)),
         }
     }

@@ -17,7 +17,7 @@ impl Job<'_> {
         let (input, output) = (&ends.input, &ends.output);
         // A stream, or a standard output that appends: what was written stands nowhere, or nobody knows where.
         if self.operands.verifies && output.flow == Flow::InOrder {
-            let refused = Failure::new("dd", "ESPIPE", "what was written there cannot be read again");
+            let refused = Failure::new("dd", "ESPIPE", "what was written there cannot be read back");
             return Err(refused
                 .on(output.typed.clone())
                 .needing("an output with positions: a file, a device or a segment")
@@ -91,7 +91,7 @@ fn unreadable_again(output: &End) -> Failure {
     Failure::new(
         "dd",
         "EBADF",
-        "what is written there cannot be read again: it is open to write only",
+        "what is written there cannot be read back: it is open for writing only",
     )
     .on(output.typed.clone())
     .needing("an output that may be read")

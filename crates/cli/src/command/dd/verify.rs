@@ -67,6 +67,6 @@ fn differs(output: &End, begin: u64) -> Failure {
     Failure::new("dd", "EVERIFY", "what was read back is not what was written")
         .on(output.typed.clone())
         .at(output.offset(begin))
-        .needing("a device that gives back what it was given, and nobody else who writes there")
+        .needing("a device that gives back what was written to it, and no other writer")
         .cured_by("copy again; if it happens again, do not trust the device")
 }

@@ -47,7 +47,7 @@ pub(super) fn add_untried(lacks: &[Lack], table: &mut Table) {
         .map(|line| format!("{} ({})", line.name, line.since))
         .collect();
     if !lacks.is_empty() && !names.is_empty() {
-        let told = format!("`baio doctor PATH` tells of {} too", names.join(", "));
+        let told = format!("`baio doctor PATH` shows {} too", names.join(", "));
         table.row(["  not tried", &told]);
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn add_outline(lacks: &[Lack], table: &mut Table) {
         .map(|lack| format!("{} ({})", lack.name, lack.since))
         .collect();
     if !names.is_empty() {
-        let told = format!("would give {}; all works without", names.join(", "));
+        let told = format!("would give {}; everything works without", names.join(", "));
         table.row(["a newer kernel", &told]);
     }
 }

@@ -53,7 +53,7 @@ impl DurableWrites {
     pub(super) fn by(found: DurableBy, mount: Option<&Mount>) -> DurableWrites {
         let reason = || {
             let name = mount.map_or("this file system".into(), |mount| format!("`{}`", mount.file_system));
-            format!("{name} is not known to keep RWF_DSYNC")
+            format!("{name} is not known to honour RWF_DSYNC")
         };
         DurableWrites {
             by: Some(found.name()),
@@ -67,7 +67,7 @@ impl DurableWrites {
         Some(match &self.reason {
             None => "by the flag of the write (RWF_DSYNC)".into(),
             Some(reason) => {
-                format!("by a sync behind each, shared by those that end together: {reason}")
+                format!("by a sync after each, shared by writes that end together: {reason}")
             }
         })
     }
@@ -79,7 +79,7 @@ impl Mode {
         let said = match (&self.reason, self.is) {
             (Some(reason), _) => format!("no: {reason}"),
             (None, Some(is)) if is != self.mode => {
-                format!("is taken, but reads go the way of `{is}`: through the kernel's page cache")
+                format!("is accepted, but reads go as with `{is}`, through the kernel's page cache")
             }
             (None, _) => "works".into(),
         };
@@ -121,7 +121,7 @@ impl DirectWrites {
     pub(super) fn sentence(&self) -> Option<String> {
         let are = self.are?;
         let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
-        Some(format!("go the way of `{are}`{}", reason.unwrap_or_default()))
+        Some(format!("go as with `{are}`{}", reason.unwrap_or_default()))
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
             "by the flag of the write (RWF_DSYNC)"
         );
         let by_sync = said(DurableBy::Sync, Some(&fuse));
-        assert!(by_sync.contains("`fuse.sshfs` is not known to keep"), "{by_sync}");
+        assert!(by_sync.contains("`fuse.sshfs` is not known to honour"), "{by_sync}");
         assert!(said(DurableBy::Sync, None).contains("this file system"));
         assert_eq!(DurableWrites::default().sentence(), None);
     }

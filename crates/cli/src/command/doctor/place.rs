@@ -307,13 +307,13 @@ impl Place {
         if self.modes.iter().any(Mode::is_pretended) {
             advise(
                 "direct reads go through the kernel's page cache here".into(),
-                Some("for what shall go past it, another file system, or a device"),
+                Some("to bypass the page cache, use another file system, or a device"),
             );
         }
         if let Some(because) = self.direct_writes.cached_because() {
             let cure = match self.file_system.as_deref() {
                 Some("btrfs") => "`chattr +C` on the directory, then make the file anew: it has no checksums then",
-                _ => "for what shall go past it, another file system, or a device",
+                _ => "to bypass the page cache, use another file system, or a device",
             };
             advise(
                 format!("direct writes go through the kernel's page cache: {because}"),
@@ -477,7 +477,7 @@ fn look_for_volume(path: &Path) -> FoundVolume {
         },
         Err(error) => FoundVolume {
             problem: Some(error.fault.to_string()),
-            cure: Some(error.cure().unwrap_or_else(|| "`baio check` tells more".to_owned())),
+            cure: Some(error.cure().unwrap_or_else(|| "`baio check` shows more".to_owned())),
             ..FoundVolume::default()
         },
     }

@@ -89,7 +89,7 @@ impl System {
         match (what, errno) {
             ("uring", "EPERM" | "EACCES" | "ENOSYS") => Some(self.blame_for_no_ring(errno)),
             ("aio", "EPERM" | "EACCES" | "ENOSYS") if self.filtered() => Some(Blame {
-                cause: "a seccomp filter binds this process".into(),
+                cause: "a seccomp filter restricts this process".into(),
                 cure: format!("{} io_setup, io_submit, io_getevents and io_destroy", self.profile()),
             }),
             ("aio", "EAGAIN") if self.lacks_operations() => self.blame_for_no_operations(),
@@ -142,7 +142,7 @@ impl System {
                 }
             }
             _ if self.filtered() => Blame {
-                cause: "a seccomp filter binds this process (kernel.io_uring_disabled is not the cause)".into(),
+                cause: "a seccomp filter restricts this process (kernel.io_uring_disabled is not the cause)".into(),
                 cure: format!("{} io_uring_setup, io_uring_enter and io_uring_register", self.profile()),
             },
             _ if errno == "ENOSYS" => Blame {
@@ -364,7 +364,7 @@ mod tests {
                 ..quiet()
             };
             let (cause, cure) = blamed(&filtered, "uring", reason);
-            assert!(cause.contains("seccomp filter binds"), "{cause}");
+            assert!(cause.contains("seccomp filter restricts"), "{cause}");
             assert!(cure.contains("io_uring_setup") && !cure.contains("sysctl"), "{cure}");
             let contained = System {
                 container: vec!["/.dockerenv".into()],

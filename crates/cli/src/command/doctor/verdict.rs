@@ -30,20 +30,20 @@ pub(super) fn sentence(backend: &str, is_asynchronous: bool, is_broken: bool, ta
     let way = shown(backend);
     if is_broken {
         let rest = match tasks.len() {
-            0 | 1 => "one thing is to be done.".to_owned(),
-            several => format!("{several} things are to be done."),
+            0 | 1 => "there is one thing to do.".to_owned(),
+            several => format!("there are {several} things to do."),
         };
-        return format!("Bad: the volume cannot be opened, by which way ever ({way} works here); {rest}");
+        return format!("Bad: the volume cannot be opened, whatever the backend ({way} works here); {rest}");
     }
     let rest = match tasks.len() {
-        0 => "nothing is to be done.".to_owned(),
+        0 => "there is nothing to do.".to_owned(),
         1 => "one thing could be better.".to_owned(),
         several => format!("{several} things could be better."),
     };
     match (backend, is_asynchronous) {
-        (_, false) => format!("Bad: every request blocks its caller, for nothing but {way} works here; {rest}"),
+        (_, false) => format!("Bad: every request blocks its caller, because only {way} works here; {rest}"),
         ("uring", true) => format!("Good: requests go through {way}, which is the best there is; {rest}"),
-        (_, true) => format!("Usable: requests go through {way}, for io_uring does not work here; {rest}"),
+        (_, true) => format!("Usable: requests go through {way}, because io_uring does not work here; {rest}"),
     }
 }
 
@@ -96,14 +96,14 @@ mod tests {
                 true,
                 false,
                 &[][..],
-                "Good: requests go through io_uring, which is the best there is; nothing",
+                "Good: requests go through io_uring, which is the best there is; there is nothing",
             ),
             (
                 "uring",
                 true,
                 true,
                 &one[..],
-                "Bad: the volume cannot be opened, by which way ever (io_uring works here); one thing is",
+                "Bad: the volume cannot be opened, whatever the backend (io_uring works here); there is one thing",
             ),
             (
                 "uring",

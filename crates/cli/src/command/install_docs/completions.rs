@@ -1,5 +1,5 @@
-//! What each shell completes: what the definition of the command line says, the words of `dd` and of `report --only`, and the segments of a
-//! volume, for which the shell asks `baio list` when somebody types `#`.
+//! What each shell completes: the commands and options of the command line's definition, the words of `dd` and of `report --only`, and the
+//! segments of a volume. For these the shell runs `baio list` when a `#` is typed.
 
 use clap::Command;
 use clap::builder::PossibleValuesParser;

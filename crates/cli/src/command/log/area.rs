@@ -222,9 +222,9 @@ fn segment_info(named: &NamedSegment) -> Result<SegmentInfo, Failure> {
 
 /// Each look found something else.
 pub(super) fn changing(typed: &str) -> Failure {
-    Failure::new("log", "EAGAIN", "it was changing each time that it was looked at")
+    Failure::new("log", "EAGAIN", "it changed during each attempt to read it")
         .on(typed)
-        .needing("a moment in which its owner does less")
+        .needing("a moment at which its owner writes less")
         .cured_by("look again")
 }
 

@@ -39,9 +39,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// `baio log`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Tells what an opening would find, and changes nothing: neither the log nor its epoch. A log that its owner has open can be
-looked at; what is shown may be gone already then.
-Exit status: 0 all is there that was durable; 3 something of it cannot be read any more.
+Shows what an opening would find, and changes nothing. A log that a program has open can be shown too: there may be more by
+then, and what is shown may be gone.
+Exit status: 0 everything that was durable can be read; 3 something of it cannot be read any more.
 
 Examples:
   baio latency journal --log --size 16M --runtime 1s

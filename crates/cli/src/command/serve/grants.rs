@@ -123,7 +123,7 @@ fn parse(text: &str) -> Result<Grants, Wrong> {
             [kind @ ("uid" | "gid"), number, "may", words @ ..] => {
                 let Some(id) = parse_id(number) else {
                     let cure = "write its number: `id -u NAME`, `getent group NAME`";
-                    let what = format!("{} is no number of a user or group", shown(number));
+                    let what = format!("{} is not the number of a user or group", shown(number));
                     return Err(wrong(what, "a number from 0 to 4294967294", cure));
                 };
                 let whom = match *kind {
@@ -134,7 +134,7 @@ fn parse(text: &str) -> Result<Grants, Wrong> {
             }
             _ => {
                 let cure = "write one rule a line; a comment begins with `#`";
-                return Err(wrong(format!("{} is no rule", shown(rule.trim())), RULE, cure));
+                return Err(wrong(format!("{} is not a rule", shown(rule.trim())), RULE, cure));
             }
         }
     }
@@ -171,7 +171,7 @@ fn may(words: &[&str]) -> Result<May, (String, &'static str)> {
             "nothing" => return Err(("`nothing`, and something".into(), "leave one of the two out")),
             other => {
                 let cure = "write only these words";
-                return Err((format!("{} is nothing that one may do", shown(other)), cure));
+                return Err((format!("{} is not a right", shown(other)), cure));
             }
         };
         if std::mem::replace(allowed, true) {
@@ -193,7 +193,7 @@ fn parse_quota(words: &[&str]) -> Result<Quota, String> {
         "none" => None,
         size => Some(size.parse::<Size>()?.bytes()),
     };
-    let number = || format!("{} is no number of segments", shown(segments));
+    let number = || format!("{} is not a number of segments", shown(segments));
     let segments = match segments {
         "none" => None,
         text => Some(text.parse().map_err(|_| number())?),
@@ -260,20 +260,20 @@ mod tests {
     #[test]
     fn what_is_no_rule_is_refused_with_its_line_need_and_cure() {
         for (text, said) in [
-            ("user 7 may read", "`user 7 may read` is no rule"),
-            ("uid may read", "`uid may read` is no rule"),
-            ("uid 7 reads", "is no rule"),
-            ("everybody 7 may read", "is no rule"),
-            ("uid 7", "is no rule"),
+            ("user 7 may read", "`user 7 may read` is not a rule"),
+            ("uid may read", "`uid may read` is not a rule"),
+            ("uid 7 reads", "is not a rule"),
+            ("everybody 7 may read", "is not a rule"),
+            ("uid 7", "is not a rule"),
             ("uid 7 may", "`uid 7` may what?"),
             ("everybody may", "`everybody` may what?"),
-            ("uid seven may read", "`seven` is no number"),
-            ("uid +7 may read", "`+7` is no number"),
-            ("uid -1 may read", "`-1` is no number"),
-            ("gid 4294967295 may read", "is no number"),
-            ("everybody may reed", "`reed` is nothing that one may do"),
-            ("everybody may Read", "`Read` is nothing that one may do"),
-            ("everybody may read,write", "is nothing that one may do"),
+            ("uid seven may read", "`seven` is not the number"),
+            ("uid +7 may read", "`+7` is not the number"),
+            ("uid -1 may read", "`-1` is not the number"),
+            ("gid 4294967295 may read", "is not the number"),
+            ("everybody may reed", "`reed` is not a right"),
+            ("everybody may Read", "`Read` is not a right"),
+            ("everybody may read,write", "is not a right"),
             ("everybody may nothing read", "`nothing`, and something"),
             ("everybody may read read", "`read` twice"),
             ("everybody may write", "`write` without `read`"),
@@ -281,7 +281,7 @@ mod tests {
             ("quota 1G", "a quota of 1 words"),
             ("quota 1G 2 3", "a quota of 3 words"),
             ("quota 1kB 2", "could mean two sizes"),
-            ("quota 1G many", "`many` is no number of segments"),
+            ("quota 1G many", "`many` is not a number of segments"),
             ("quota 1G 1\nquota 1G 1", "a second quota"),
         ] {
             let whole = format!("# first\neverybody may nothing\n{text}\n");

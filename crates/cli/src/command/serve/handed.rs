@@ -42,7 +42,7 @@ pub(super) fn take() -> Result<Option<Handed>, Failure> {
     let failed = |said: String| {
         Failure::new("serve", "EBADF", said)
             .on("LISTEN_FDS")
-            .needing("one listening Unix socket of sequenced packets, as descriptor 3")
+            .needing("one listening Unix socket of type SOCK_SEQPACKET, as descriptor 3")
             .cured_by("one ListenSequentialPacket= in the socket unit; one unit for each volume")
     };
     if count != "1" {

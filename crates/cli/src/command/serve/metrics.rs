@@ -47,7 +47,7 @@ impl Shown {
 fn failed(path: &Path, error: &io::Error) -> Failure {
     let failure = match error.kind() {
         ErrorKind::AddrInUse => Failure::new("serve", "EADDRINUSE", "another process answers there"),
-        ErrorKind::AlreadyExists => Failure::new("serve", "EEXIST", "it is there, and is no socket"),
+        ErrorKind::AlreadyExists => Failure::new("serve", "EEXIST", "it exists and is not a socket"),
         _ => Failure::from_io("serve", error),
     };
     failure

@@ -119,7 +119,7 @@ fn show(
                 latest = Some(look);
             }
             Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => return Err(Failure::new("top", "EIO", "nobody looks any more")),
+            Err(TryRecvError::Disconnected) => return Err(Failure::new("top", "EIO", "the terminal is gone")),
         }
         let age = latest.as_ref().map_or(began, |look| look.at).elapsed();
         let draw = |frame: &mut Frame<'_>| draw(frame, volume, view.as_ref(), age);

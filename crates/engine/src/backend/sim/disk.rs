@@ -1,5 +1,5 @@
-//! A disk in memory: what a reader sees of it, what of that is on the medium, what is recorded, what goes wrong, and when
-//! its power fails. Copies share their pages, so that a copy, and so a crash state, costs what differs later.
+//! A disk in memory: the bytes that a reader sees, which of them are on the medium, the record of what was done, the faults, and the moment
+//! of a power failure. Copies share their pages. So a copy, such as a crash state, costs only the pages that differ later.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

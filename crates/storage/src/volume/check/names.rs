@@ -1,5 +1,5 @@
-//! Names that a repair makes: one whose home is a given bucket. Only trying finds it, as the hash is keyed, and a try hits one
-//! bucket in all: so what the tries for one bucket hit elsewhere is kept for those that ask next.
+//! Names that a repair makes. It needs a name that hashes to a given bucket. The hash is keyed, so only trying finds one. A name that hashes
+//! to another bucket is kept, for a repair that needs that bucket later.
 
 use std::collections::BTreeMap;
 

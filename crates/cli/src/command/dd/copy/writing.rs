@@ -155,7 +155,7 @@ impl Copy<'_> {
 impl End {
     /// The system took less than it was given.
     fn wrote_less(&self, offset: u64) -> Failure {
-        Failure::new("dd", "EIO", "the system wrote less than it was given, and no reason")
+        Failure::new("dd", "EIO", "the system wrote less than it was given, without an error")
             .on(self.typed.clone())
             .at(offset)
     }
