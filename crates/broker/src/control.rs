@@ -1,8 +1,9 @@
-//! What is asked besides requests. How a core begins it and tells its end is in `control/doing.rs`.
+//! Commands: everything that is asked of a core besides requests. `control/doing.rs` has how a core begins one and reports its end.
 //!
-//! What can be asked of every core is a [`Command`] of `baio-words`, the same on every link: the one in the caller's thread begins it at once,
-//! the service when it has taken it from the exchange (announced by a control entry in the ring), and a broker when it has read it from its
-//! socket. A [`Call`] is that, and what is for one process only: files, pinned pages, logs of the core, code of the caller's.
+//! A [`Command`] of `baio-words` can be asked of every core, over every link. A link in the caller's thread begins it at once. A service
+//! begins it when it has taken it from the exchange (a control entry in the ring announces it), and a broker when it has read it from its
+//! socket. A [`Call`] is either a command or something that only makes sense within one process: files, pinned pages, logs of the core, code
+//! of the caller's.
 
 use std::any::Any;
 use std::path::PathBuf;

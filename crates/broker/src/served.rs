@@ -1,4 +1,4 @@
-//! What the service and the broker share: ends of requests as entries of a ring, wake-ups of those who wait for a log, the close of a core.
+//! What the service and the broker share: completions as entries of a ring, wake-ups of threads that wait for a log, closing a core.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

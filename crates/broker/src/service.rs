@@ -1,14 +1,13 @@
-//! The thread that serves: makes the core, takes what the client submits, turns, posts completions.
+//! The service thread: it makes the core, takes the client's submissions, turns the core, and posts completions.
 //!
-//! One round: take submissions, post what has ended, say "asleep" and look again, then one turn of the core, which
-//! submits everything and sleeps until something completes or the client rings. So what arrives while the service is awake
-//! is taken before it sleeps, a batch costs one call into the kernel, and each completion is posted by the round after it,
-//! while others are still in flight. With nothing to do it sleeps in the kernel until it is rung for: no timer, no
-//! spinning. A round takes one ring full at most, of whatever kind: a client that keeps filling its ring delays nobody's
-//! completions.
+//! One round: take submissions, post completions, say "asleep" and look for submissions again, then turn the core once. The turn
+//! submits everything, and sleeps until something completes or the client rings. So requests that arrive while the service is awake
+//! are taken before it sleeps, a batch costs one call into the kernel, and each completion is posted by the next round,
+//! while others are still in flight. With nothing to do it sleeps in the kernel until the client rings: no timer, no
+//! spinning. A round takes at most one ring full of entries, so a client that keeps filling its ring does not delay completions.
 //!
-//! However the thread ends (at the client's wish, by a broken backend, a violation of the protocol, a panic), it drops the core first, which
-//! waits until the kernel has released all memory. Then it tells the client ([`baio_ring::Shared::end`]), so that nobody waits for ever.
+//! However the thread ends (closed by the client, by a broken backend, a violation of the protocol, a panic), it drops the core first, which
+//! waits until the kernel has released all memory. Then it tells the client ([`baio_ring::Shared::end`]), so that no request waits for ever.
 
 use std::sync::mpsc;
 use std::sync::{Arc, mpsc::SyncSender};

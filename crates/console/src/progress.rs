@@ -1,8 +1,8 @@
 //! How far a long command has come, and how long it will still take: on standard error, where that is a terminal.
 //!
-//! Nothing is shown in the first second, nothing where nobody looks, and nothing is left behind. A command that hears of its own steps
-//! tells them ([`Progress::reach`]); one that must not be disturbed, or waits for somebody else, is asked from a thread of its own
-//! ([`Progress::asked`], [`Progress::waiting`]), which is there only on a terminal.
+//! Nothing is shown in the first second or without a terminal, and the line is gone at the end. A command that knows its own steps
+//! reports them ([`Progress::reach`]). One that must not be disturbed, or that waits for another process, is watched by a thread
+//! ([`Progress::asked`], [`Progress::waiting`]), which is started only on a terminal.
 //!
 //! ```no_run
 //! use baio_console::progress::{Progress, Unit};

@@ -1,8 +1,7 @@
-//! What can go wrong, and the two shapes in which it is told.
+//! Errors of the engine, in two types.
 //!
-//! [`Error`] is the outcome of one request: plain, copyable data (a word that clients know too); whoever knows
-//! the object and the offset (the caller) puts them beside it. [`SetupError`] is for what happens once (opening a file,
-//! starting a backend): it names everything by itself.
+//! [`Error`] is the outcome of one request: plain, copyable data, which clients of a broker know too. The caller knows the object and the
+//! offset, and adds them. [`SetupError`] is for things that are done once (opening a file, starting a backend): it names everything itself.
 
 use std::fmt;
 

@@ -1,14 +1,14 @@
 //! The thread that moves results when nobody calls.
 //!
-//! A program may wait for an event fd, or look at the live ring in memory, and call nothing. Then somebody must move results. But where
-//! the program sits in `io_getevents` a second thread would only be in its way. So the helper watches, and goes on duty
+//! A program may wait for an event fd, or look at the live ring in memory, and make no call. Then this thread must move results. But while
+//! the program is in `io_getevents` a second thread would only be in its way. So the helper watches, and goes on duty
 //!
 //! - at once when a request that names an event fd is in flight, and nobody is in `io_getevents`,
 //! - when requests are in flight, results have arrived, and no call has come since it last looked.
 //!
-//! It goes off duty when it wakes and finds somebody in `io_getevents`, or, a few times on end, that others have moved what it was woken for:
-//! what ends at once is moved by `io_submit`. It looks after a millisecond at first, then after twice as long
-//! each time that it was not needed; with nothing in flight it sleeps until the next request. It is made with the first request.
+//! It goes off duty when it wakes and finds a thread in `io_getevents`, or finds several times in a row that others have moved the results that
+//! it was woken for: `io_submit` moves those that end at once. It looks after a millisecond at first, then after twice as long
+//! each time that it was not needed. With nothing in flight it sleeps until the next request. It is started with the first request.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};

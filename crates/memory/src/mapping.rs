@@ -1,6 +1,6 @@
 //! A range of mapped memory.
 //!
-//! It gives addresses, no references: who may read or write which part of it is decided by whoever has the mapping.
+//! It gives addresses, not references: the owner of the mapping decides who may read or write which part of it.
 
 #![allow(unsafe_code)]
 

@@ -1,14 +1,15 @@
 //! The requests of a process on one ring of the engine's.
 //!
-//! Results travel from the ring into the program's requests by whoever is there. A thread that waits sleeps in the ring itself: nobody
-//! stands between it and the device. Where several wait one does, the leader; the others sleep on a word in memory and are woken when
-//! results have been moved, or when the leader leaves and another must take over. While there is a leader nobody else moves results: it
-//! might go to sleep for one that has been taken away under its hands. A signal handler above the leader's sleep may lead itself, and may
-//! never go back to it; so a leader sleeps for a second at most, and one that is not back by then leads no more. The helper (`helper.rs`) leads when nobody waits and somebody is
-//! to be told.
+//! No thread of ours stands between a waiting thread and the device: the waiting thread sleeps in the ring itself, and moves results from the
+//! ring into the program's requests. If several threads wait, one of them does this, the *leader*. The others sleep on a word in memory. They
+//! are woken when results were moved, or when the leader leaves and another must take over. While there is a leader no other thread moves
+//! results, because the leader could then sleep for a result that has gone.
 //!
-//! One lock guards all but the ring; nobody sleeps under it. Submitting has the ring's own. What a signal handler may call (`aio_error`,
-//! `aio_return`, `aio_suspend`) looks first whether this very thread is inside (`inside.rs`), and allocates nothing.
+//! A signal handler may interrupt the leader's sleep, wait itself, and never return. So a leader sleeps for at most a second, and one that is
+//! not back by then is leader no more. The helper (`helper.rs`) leads when no thread waits and the program is to be notified.
+//!
+//! One lock guards everything but the ring, and no thread sleeps with it. Submitting has the ring's own lock. Calls that a signal handler may
+//! make (`aio_error`, `aio_return`, `aio_suspend`) first check whether this very thread is inside (`inside.rs`), and allocate nothing.
 
 #![allow(unsafe_code)]
 

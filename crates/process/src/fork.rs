@@ -1,9 +1,9 @@
 //! Is this still the process in which something was made?
 //!
-//! A forked child has copies of what its parent had, but not its threads: what they would do is never done, a lock that one of them held is
-//! never free, and what lies in shared memory is still the parent's. So whoever needs a thread or shares memory remembers the [`Life`]
-//! that it was made in, and touches nothing in another one. That costs one load: the word lies in a page that the kernel wipes in a child
-//! (`MADV_WIPEONFORK`, madvise(2), Linux 4.14). Where it cannot, the process id tells.
+//! A forked child has copies of its parent's memory, but not its threads. So work of these threads is never done, a lock that one of them held
+//! is never released, and shared memory still belongs to the parent. A value that needs a thread or shares memory therefore remembers the
+//! [`Life`] that it was made in, and refuses to work in another one. The test costs one load: the word lies in a page that the kernel wipes
+//! in a child (`MADV_WIPEONFORK`, madvise(2), Linux 4.14). Where the kernel cannot do that, the process id is compared.
 
 #![allow(unsafe_code)]
 

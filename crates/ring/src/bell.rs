@@ -1,12 +1,12 @@
 //! The client's wake-up: within one process a word that it waits on (futex(2)); between processes whatever its socket makes of it. The service's own is its engine's
 //! doorbell, an event fd that stays private to the service's process and is never handed to a peer.
 //!
-//! A word, and no descriptor: the flags and the counter of an event fd belong to whoever has it, so a peer could clear
-//! `O_NONBLOCK` and fill the counter, and whoever rings would wait for ever. To ring is to store a word and to wake who
-//! waits on it, and nothing that a peer writes there can make that wait.
+//! It is a word and not a descriptor, because any holder of an event fd can change its flags and its counter: a peer could clear
+//! `O_NONBLOCK` and fill the counter, and ringing would then block for ever. Ringing a word is a store and a wake-up, and nothing that a
+//! peer writes there can make it block.
 //!
-//! Who rings has looked at the other side's flag first ([`crate::ring`]), so a bell is rung only for somebody who sleeps.
-//! Who sleeps does not spin before: on a machine with few cores a spinning client takes the processor that the service
+//! A side looks at the other side's flag before it rings ([`crate::ring`]), so a bell is rung only for a sleeper.
+//! A client does not spin before it sleeps: on a machine with few cores it would take the processor that the service
 //! needs.
 
 use std::fmt;

@@ -1,11 +1,13 @@
 //! Damaged volumes, and everything that looks at them or repairs them.
 //!
-//! An image that a crash or a close left is changed as a broken program, a broken device or somebody hostile would change it:
-//! fields set to what they must not be, with a right checksum; pages swapped, copied, brought back from an earlier time,
-//! erased; random bits; the end cut off. Then it is listed, measured, checked, formatted unasked, repaired and opened. Nothing
-//! may panic; who only looks writes nothing, takes no more memory than the volume's own tables and [`MEMORY_MAX`], and reads
-//! no more than [`READS_MAX`]; and what a repair called sound is sound: a check names nothing, it opens, closes, and holds the
-//! same then.
+//! An image that a crash or a close left is changed as a broken program, a broken device or an attacker would change it:
+//! fields set to invalid values, with a right checksum; pages swapped, copied, brought back from an earlier time,
+//! erased; random bits; the end cut off. Then it is listed, inspected, checked, formatted without force, repaired and opened. The rules:
+//!
+//! - Nothing panics.
+//! - A command that only looks writes nothing, reads at most [`READS_MAX`], and takes no more memory than the volume's own tables and
+//!   [`MEMORY_MAX`].
+//! - A volume that a repair called sound is sound: a check finds nothing, and it opens, closes, and holds the same then.
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use crate::codec::record;
 
-/// So much of blocks and segments is held, or may be.
+/// How many blocks and segments an owner holds, or may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Blocks.
@@ -38,7 +38,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Does the owner hold more than it may? So it does where a limit was set below what it had.
+    /// Does the owner hold more than it may? That is so after a limit was set below what it had.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let Account { used, limits } = self;

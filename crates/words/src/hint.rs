@@ -19,13 +19,13 @@ pub enum Hint {
     Pattern(Pattern),
 }
 
-/// How a reader says it will read an object.
+/// How an object will be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
-    /// Nothing was said: streams are recognised.
+    /// Not known: the cache recognises sequential reads itself.
     #[default]
     Unknown,
-    /// In order: every request is read ahead of, and by the largest window at once.
+    /// In order: the cache reads ahead of every request, with the largest window at once.
     Sequential,
     /// At random: nothing is read ahead.
     Random,

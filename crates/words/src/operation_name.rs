@@ -2,13 +2,13 @@
 
 use crate::codec::record;
 
-/// What its caller calls an operation, and whether it was asked for before.
+/// The name that a caller gives an operation, and whether the caller has asked for it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationName {
     /// Its own id, random bytes for example; all zero for none.
     pub id: [u8; 16],
-    /// It was asked for before, and may have been done: it is not done again. If the volume shows that it was done the answer is that; else
-    /// `EINDETERMINATE` ([`IoError::Indeterminate`](crate::IoError::Indeterminate)).
+    /// It was asked for before and may have been done, so it is not done again. If the volume shows that it was done, it succeeds; else it fails
+    /// with `EINDETERMINATE` ([`IoError::Indeterminate`](crate::IoError::Indeterminate)).
     pub is_repeat: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 /// Where a request with a status word stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Not completed, or nobody has reaped the completion.
+    /// Not completed, or the completion was not collected yet.
     InFlight,
     /// Completed with so many bytes.
     Done(u32),
@@ -16,8 +16,8 @@ pub enum Status {
     Failed(Errno),
 }
 
-/// A word in the application's memory that tells how a request stands.
-/// It moves only when somebody reaps: turns the core, waits, or drives it.
+/// A word in the application's memory that says whether a request has ended, and how.
+/// It changes only while somebody drives the link: turns it, or waits.
 #[derive(Clone, Debug, Default)]
 pub struct StatusWord(Arc<AtomicI64>);
 
@@ -30,7 +30,7 @@ impl StatusWord {
         StatusWord(Arc::new(AtomicI64::new(StatusWord::IN_FLIGHT)))
     }
 
-    /// How the request stands.
+    /// Whether the request has ended, and how.
     #[must_use]
     pub fn get(&self) -> Status {
         // Acquire: whoever sees the request done also sees the bytes that were read.

@@ -13,7 +13,7 @@ pub struct Unmoved {
     pub why: String,
 }
 
-/// What has come of a defragmentation.
+/// The result of a defragmentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefragReport {
     /// Moves made; a segment that had to hop made two.
@@ -43,7 +43,7 @@ pub enum Repair {
     Repairable,
     /// Something is lost for good, or nobody can know whether something is. A check that repairs makes the volume sound without it.
     Lost,
-    /// It could not be read, so nobody knows whether anything is wrong. A check that repairs refuses while reads fail. A broker calls it
+    /// It could not be read, so nobody knows whether anything is wrong. A repair is refused while reads fail. A broker calls it
     /// lost: it is as little sound, and the text says what it is.
     Unread,
 }
@@ -51,7 +51,7 @@ pub enum Repair {
 /// Something that is wrong with a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem, in a word that stays: one of [`Problem::KINDS`]; "unknown" where a newer broker says another.
+    /// The kind of problem, one of [`Problem::KINDS`]; "unknown" if a newer broker names another. These words do not change.
     pub kind: &'static str,
     /// Where it is.
     pub place: ProblemPlace,

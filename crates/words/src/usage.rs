@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use crate::codec::{Field, Malformed, OWNERS_MAX, Reader, Writer};
 
-/// Who uses a broker at one moment, and has since it started.
+/// Who uses a broker now, and how much each user has used since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BrokerStatus {
-    /// Those of its users that the caller may see, in no order: 960 at most. Of users that have gone it forgets some when there are more
-    /// than 256.
+    /// The users that the caller may see, in no order: 960 at most. If more than 256 users have gone it forgets some of them.
     pub owners: Vec<OwnerStatus>,
     /// When it started: seconds since 1970.
     pub started_at_unix: u64,
-    /// Connections that have ended since; 0 for who sees its own figures only.
+    /// Connections that have ended since; 0 for a user who may see only its own figures.
     pub sessions_ended: u64,
 }
 
@@ -25,7 +24,7 @@ pub struct OwnerStatus {
     pub uid: u32,
     /// Now: connections.
     pub clients: u32,
-    /// Now: segments that are open, each as often as it is.
+    /// Now: open segments, each counted as often as it is open.
     pub handles: u32,
     /// Now: requests at the device or in the page cache.
     pub in_flight: u32,
@@ -39,7 +38,7 @@ pub struct OwnerStatus {
     pub bytes_written: u64,
     /// Those of them that failed.
     pub errors: u64,
-    /// Connections that were ended for what no correct client sends.
+    /// Connections that were ended because they broke the protocol.
     pub violations: u64,
     /// Half of the requests have ended within this time, in the broker: of those of the last second in which any ended, and of the one before.
     /// Whole microseconds.

@@ -4,10 +4,10 @@ use crate::account::Account;
 use crate::codec::{Field, Malformed, Reader, WARNINGS_MAX, Writer};
 use crate::identity::Sight;
 
-/// Who has a volume open to write.
+/// The process that has a volume open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse {
-    /// The process, where the kernel tells and it is the caller's business: root's, or of one's own processes.
+    /// Its id, if the kernel says it, and the caller is root or the process is the caller's own.
     pub pid: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ pub struct VolumeInfo {
     pub warnings: Vec<String>,
 }
 
-/// A volume, as it is shown to somebody: what tells nothing of others, and the rest to whom it is shown.
+/// A volume as one user may see it: figures that reveal nothing about other users, and the rest for users who may see all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeView {
     /// Version of the format.
@@ -60,9 +60,9 @@ pub struct VolumeView {
     pub clean: bool,
     /// Who had it open to write when it was looked at from outside (`Core::inspect_beside`). A broker does not tell it.
     pub in_use: Option<InUse>,
-    /// What the one who asks holds and may hold.
+    /// What the asking user holds and may hold.
     pub own: Account,
-    /// All there is to say: for uid 0, and for the user that the volume's file belongs to.
+    /// All figures: only for uid 0 and the owner of the volume's file.
     pub whole: Option<VolumeInfo>,
 }
 

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `mod.rs` | how it is made, how it ends |
 //! | `rounds.rs` | its loop |
-//! | `clients.rs` | who comes, who goes |
-//! | `questions.rs` | what clients ask, and what they are told |
+//! | `clients.rs` | connections that come and go |
+//! | `questions.rs` | clients' questions, and the answers |
 //! | `session.rs` | one client |
 //! | `grants.rs` | handles that are handed on |
 //! | `logs.rs` | segments for logs that clients keep |
@@ -14,14 +14,14 @@
 //! | `rules.rs` | what the administrator lets clients do at most |
 //! | `account.rs` | what each user holds, and how much that may be |
 //! | `deal.rs` | whose turn it is in a round |
-//! | `owners.rs` | who uses it, and what each has and had |
+//! | `owners.rs` | its users: what each has under way, and its counters |
 //! | `figures.rs` | the same and the core's counters, for other threads |
 //! | `sockets.rs`, `groups.rs` | the system's calls for all that |
 //!
-//! What a client may send, and what becomes of it, says `docs/inside/shm-protocol.md`; `docs/inside/broker.md` who wakes whom.
+//! `docs/inside/shm-protocol.md` says what a client may send, `docs/inside/broker.md` who wakes whom.
 //!
-//! Whatever a client does ends at most its own session. What it shares is read once and checked, what it asks is bounded by
-//! [`Options`], what it leaves behind ends before its memory is given back.
+//! Whatever a client does ends at most its own session. Memory that it shares is read once and checked. Its requests are bounded by
+//! [`Options`]. When it goes, its requests end before its memory is given back.
 //!
 //! Sources: seed 004 §4 (segments that applications own on a shared device), §5 (one shared buffer cache, cached or direct by
 //! request).

@@ -1,4 +1,4 @@
-//! What a volume is called: a core knows its path and says it in errors and reports. A client is told the name under which it is served.
+//! The name of a volume. A core names its path in errors and reports; a client must see the name under which the volume is served instead.
 
 use baio_storage::{Answer, Error};
 use baio_words::session::Failed;

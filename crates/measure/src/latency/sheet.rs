@@ -1,5 +1,5 @@
-//! A file with results. It is opened before anything is measured, so that nobody waits for results that can then not be kept; and
-//! it may be new or an ordinary file, never the target, a volume or a device.
+//! A file with results. It is opened before anything is measured, so that no results are taken that cannot be kept. It may be new or an
+//! ordinary file, never the target, a volume or a device.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

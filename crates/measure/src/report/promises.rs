@@ -1,4 +1,4 @@
-//! What the seed documents ask for, S1 to S20, and what shows it. A line of the table names experiments; what state it has, their rows say.
+//! What the seed documents ask for, S1 to S20. A line of the table names the experiments that show it; their rows say whether it holds.
 
 use crate::report::record::{Experiment, Promise};
 

@@ -1,5 +1,5 @@
-//! A report from its first experiment to its last: each is saved as it ends, one that fails does not take the others with it, and a
-//! signal ends it with everything that was measured.
+//! Runs a report from its first experiment to its last. Each experiment is saved as it ends. If one fails the others go on. A
+//! signal ends the report and keeps everything that was measured.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

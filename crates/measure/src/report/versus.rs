@@ -1,7 +1,7 @@
-//! `baio stress` against who does the same: each experiment here is a table of lines, and a line has one kind of [`Work`], our
+//! `baio stress` against other programs that do the same. Each experiment here is a table of lines. A line has one kind of [`Work`], our
 //! side, its peers with their marks, and what is counted of our side.
 //!
-//! A saturated device makes equality a coin toss: there 0.97 of a peer's requests is a pass, and the processor time is what tells.
+//! On a saturated device equality is a coin toss. There 0.97 of a peer's requests is a pass, and processor time decides.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `baio tour`: what works here, how fast this disk is, that nothing is lost, and what follows from it; in half a minute, on one screen.
+//! `baio tour`: shows what works here, how fast this disk is, and that no acknowledged record is lost, with advice; in half a minute, on one
+//! screen.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A hit can lend its pages: who reads gets their memory itself, read-only, and nothing is copied.
+//! A cache hit can lend its pages: the reader gets the cache's own memory, read-only, without a copy.
 //!
 //! ```text
 //!   page in its frame --lend--> the same memory, shared: the page stays, is not evicted, is read, lent again, written to the device
@@ -10,15 +10,15 @@
 //!   waits for the old memory (`Lent`)
 //! ```
 //!
-//! What is lent never changes: a borrower sees the bytes of the moment, also when the page is changed, dropped, or its object deleted.
-//! It gives them back by dropping them, on whatever thread, and tells nobody: the cache looks when it wants a frame, wants to change
-//! a page, or has lent as much as it may. So lending never waits, and whoever changes a lent page waits as for any frame.
+//! Lent bytes never change: a borrower sees the bytes of the moment of lending, even if the page is changed, dropped, or its object deleted.
+//! It gives them back by dropping them, on any thread, and notifies nobody. The cache looks when it wants a frame, wants to change
+//! a page, or has lent as much as it may. So lending never waits, and a change of a lent page waits as it would for any frame.
 //!
-//! A run that was lent is kept, by its first page, until one of its pages changes or leaves, or its frames are wanted: to lend it again
-//! costs one count, and not one for each page.
+//! A run that was lent is kept, by its first page, until one of its pages changes or leaves, or its frames are wanted. Lending it again
+//! then costs one count, and not one for each page.
 //!
-//! **Two bounds**: each [`Borrower`] holds no more than it may, and all together half of the frames. Beyond, nothing is lent, and who
-//! wants to read asks for a copy.
+//! **Two bounds**: each [`Borrower`] has its own limit, and all together may hold half of the frames. Beyond that nothing is lent, and the
+//! reader asks for a copy.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ pub enum Fault {
         /// Its process id, where the kernel names it.
         holder: Option<u32>,
     },
-    /// Another owner has written to the volume since this one opened it: a lock was got round.
+    /// Another owner has written to the volume since this one opened it, in spite of the lock.
     Overtaken {
         /// The sequence of the superblock that is there; 0 if none is.
         found: u64,
@@ -51,7 +51,7 @@ pub enum Fault {
         /// Bytes in the longest free run; `None` as well.
         largest: Option<u64>,
     },
-    /// Every place in the inode table is taken.
+    /// The inode table is full.
     TableFull {
         /// Segments that the volume was formatted for; `None` to whom the volume's figures are not shown.
         segments_max: Option<u64>,
@@ -98,7 +98,7 @@ pub enum Fault {
     },
     /// A size that cannot be.
     BadSize(String),
-    /// A size that would cut off what stands behind it, from who asked for none of that.
+    /// The size would cut off bytes, and the caller asked that none be cut off.
     WouldCut {
         /// Size in bytes that it has.
         has: u64,
@@ -111,9 +111,9 @@ pub enum Fault {
     Cache(CacheError),
     /// A log could not do it.
     Log(Box<LogError>),
-    /// Not built yet.
+    /// Not available yet.
     NotYet(&'static str),
-    /// An earlier metadata write failed; what the volume holds is known again after the next open.
+    /// An earlier metadata write failed, so the volume refuses changes: open it again.
     Latched,
     /// The device acknowledged a write of metadata and did not store it there: lost, or put elsewhere.
     LostWrite {
@@ -122,7 +122,7 @@ pub enum Fault {
         /// Where it lies on the device, in bytes.
         at: u64,
     },
-    /// Copies of metadata that the device cannot read now, and that nothing else tells.
+    /// The device cannot read metadata now, and no other copy has it.
     Unreadable {
         /// Which.
         what: String,
@@ -138,36 +138,36 @@ pub enum Fault {
     },
     /// An operation was told of something that it does not wait for: a bug in this crate.
     Unexpected(&'static str),
-    /// The move of the segment has stopped, and the request or operation needs it to go on.
+    /// The move of the segment was stopped by an error, and the request or operation needs the move to go on.
     MoveStopped {
-        /// So many bytes of the segment are in its new place; the rest is still in the old one.
+        /// How many bytes of the segment are in its new place; the rest is still in the old one.
         mark: u64,
     },
-    /// The segment is being moved, and its move stands still.
+    /// The segment is being moved, and its move was stopped by an error.
     Moving,
     /// The volume was opened to read only.
     ReadOnlyVolume,
-    /// Its size is not for a request to change.
+    /// A request cannot change the size of a segment: resize it.
     NotAFile,
-    /// A log is open on it, which alone may write there.
+    /// A log is open on it, and nothing else may write there.
     HasLog,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
     Stale,
-    /// Nobody is there to complete the request.
+    /// Nobody drives the link, so the request would never end.
     NobodyDrives,
     /// The thread or process that served the volume has ended.
     ServiceEnded,
-    /// The thread that served it has ended, because the system refused it this.
+    /// The thread that served it has ended with this error of the system.
     ServiceFailed(Errno),
-    /// Another broker serves now, and the handle is of no use there.
+    /// Another broker serves now, and the handle cannot be used there.
     Lost(Lost),
-    /// A broker said this.
+    /// An error that a broker sent.
     Told(Box<Failed>),
-    /// Not between processes yet.
+    /// Not available over a broker yet.
     NotFar(&'static str),
-    /// The broker's release does not know it yet.
+    /// The broker is of an older release, which does not know this.
     OlderBroker(&'static str),
     /// The buffer memory is used up.
     NoMemory {

@@ -1,5 +1,5 @@
-//! The data of what changes a log as a whole: the request, the step that it is in, and what that step knows. What a step does stands in
-//! the file of its name; `jobs` goes from one to the next.
+//! The state of a request that changes a log as a whole: the step that it is in, and the data of that step. Each step's code is in
+//! the file of its name; `jobs` moves a request from one step to the next.
 
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
-//! What a volume lies on as its owner sees it: a file, used for everything and locked; and straight-line reads and writes for
-//! what happens before and after the volume serves (format, open, close).
+//! The file or device that a volume lies on, open and locked; with blocking reads and writes for the time before and after the volume
+//! serves (format, open, close).
 //!
-//! A path is one way to a device ([`Device::open`]). Any file is another (`From<&File>`): one on a simulated disk or on a device of
-//! somebody's own, one that a process has open already. Whichever it was, from then on the rules are the same.
+//! A device is opened by its path ([`Device::open`]), or made from any open file (`From<&File>`): one on a simulated disk, on a device of the
+//! caller's own, or one that the process has open already. From then on the rules are the same.
 //!
 //! The lock is on the description that carries the I/O, because only that lock outlives a killed process until its last
-//! write has landed: whoever gets it knows that nothing of the old owner is still under way. A device that is no file of this kernel has
+//! write has landed. So a new owner knows that no write of the old one is still under way. A device that is not a file of this kernel has
 //! a lock of its own ([`baio_engine::Device::try_lock`]).
 
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! What was typed, and what it means: a [`Job`] with every size known, or the one thing that is wrong.
+//! Turns what was typed into a [`Job`] with every size known, or into the first error.
 //!
-//! Nothing is changed here: paths are looked at, segments inspected, and what may not be written over is refused.
+//! Nothing is changed here: paths and segments are inspected, and a target that may not be overwritten is refused.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Durable logs in segments of a broker. Such a log is kept here, in the process of who appends: as over the other links a record has its
-//! LSN when it was appended, and whoever waits is woken in this process. The broker sees to it that nobody else writes there (a *claim*), and
-//! has reads and writes of batches like any others, in the session's arena.
+//! Durable logs in segments of a broker. Such a log is kept here, in the appending process. So a record has its LSN as soon as it is appended,
+//! as over the other links, and waiting threads are woken within this process. The broker makes sure that nobody else writes there (a *claim*).
+//! For it reads and writes of batches are requests like any others, in the session's arena.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -8,9 +8,10 @@
 //! | `house.rs` | all logs of a link: what that thread does |
 //! | `kept.rs` | one log: its requests, its end |
 //! | `desk.rs` | where that thread finds what is asked |
-//! | `call.rs` | a question to the broker, and an answer to who has asked |
+//! | `call.rs` | a question to the broker, and the answer to its caller |
 //!
-//! One thread for each link that has ever had a log. It sleeps as whoever blocks on the link does, and so it reaps the log's requests itself.
+//! Each link that has ever had a log has one such thread. It sleeps as any thread does that blocks on the link, so it collects the log's
+//! completions itself.
 
 mod call;
 mod desk;

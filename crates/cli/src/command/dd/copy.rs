@@ -1,5 +1,5 @@
-//! The copy itself: pieces are read and written, each in a slot of its own. Where nobody can see the order there are `iodepth=` of them; where
-//! somebody can there is one.
+//! The copy itself: pieces are read and written, each in a slot of its own. Where nobody can observe the order of pieces there are `iodepth=`
+//! slots, elsewhere one.
 //!
 //! ```text
 //! feed:     free slots begin to read the pieces that the plan gives, or to write those of the stream
@@ -7,8 +7,8 @@
 //! turn:     everything queued goes to the kernel in one call, which sleeps until something has ended
 //! ```
 //!
-//! What a read that has ended means stands in `copy/reading.rs`; what a piece has to go through until it is written, in
-//! `copy/writing.rs`; what is heard and waited for meanwhile, in `copy/hearing.rs`.
+//! `copy/reading.rs` has what follows from a read that has ended, `copy/writing.rs` the steps of a piece until it is written, and
+//! `copy/hearing.rs` signals and waits meanwhile.
 
 mod hearing;
 mod reading;

@@ -1,7 +1,7 @@
-//! Which backend is taken here, and what of every other: each is started once, in the size that engines have by default.
+//! Which backend `Auto` takes here, and whether the others work. Each is started once, in the size that engines have by default.
 //!
-//! The one that `Auto` takes is kept; what it tried before and did not take is not tried again, because a ring just closed
-//! still counts against the limit on locked memory for a moment.
+//! The engine that `Auto` made is kept, and the backends that it tried before are not tried again: a ring that was just closed still counts
+//! against the limit of locked memory for a moment.
 
 use baio::{Config, SetupError};
 use baio_console::output::Table;

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `area.rs` | where the log lies, and reading it there |
 //!
-//! Beside an owner the bytes change while they are read, and a batch that was not there yet when one looked at its place seems
-//! lost as soon as later ones are met. So what seems wrong is looked at anew, and believed when the second look finds the same:
-//! by then what was durable at the first one is there to be read.
+//! While an owner writes, the bytes change while they are read. A batch that was not yet written when its place was read seems
+//! lost once later batches are found. So damage is reported only if a second look finds the same: by then everything that was durable at
+//! the first look can be read.
 
 mod area;
 

@@ -1,8 +1,8 @@
 //! What is on the medium, and what is only in the disk's volatile cache.
 //!
-//! A disk keeps this apart when it has faults or may lose its power. The list of writes is in the order in which they
-//! ended; a durable one behind a volatile one waits in the list, so that replaying the list over the medium always gives
-//! what a reader sees. A flush makes the entries that it covers durable and moves the durable head to the medium.
+//! A disk distinguishes the two when it has faults or may lose its power. The list of writes is in the order in which they
+//! ended. A durable write behind a volatile one waits in the list, so that replaying the list over the medium always gives
+//! the bytes that a reader sees. A flush makes the entries that it covers durable, and moves the durable head of the list to the medium.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,12 +1,12 @@
-//! Streams without waiting: one try at what would wait for somebody else.
+//! Streams without waiting: one try of a call that might wait for the other end.
 //!
-//! A descriptor may be blocking, and that belongs to everybody who shares it, so it is not changed: each call says for itself
-//! that it will not wait (`RWF_NOWAIT`, `MSG_DONTWAIT`). What does not know these words (a terminal) is left to a worker, who
-//! looks once more whether it is ready.
+//! A descriptor may be blocking. All who share it would be affected if that were changed, so each call says for itself
+//! that it will not wait (`RWF_NOWAIT`, `MSG_DONTWAIT`). A file that does not know these flags (a terminal) is left to a worker thread, which
+//! checks once more whether it is ready.
 //!
-//! accept(2) and connect(2) have no such word either. A listener is made non-blocking, for good: several who accept from it
-//! are the rule, and to ask for readiness first would let all but one of them wait. A socket that is to be connected is made
-//! non-blocking for the length of the call: nobody else can use it yet.
+//! accept(2) and connect(2) have no such flag. A listener is made non-blocking for good: usually several threads accept from it, and if each
+//! asked for readiness first, all but one would block. A socket that is to be connected is made
+//! non-blocking during the call: nobody else can use it yet.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The dedicated thread: appenders hand their records to it and sleep; it writes all that is there as one, makes it durable, and wakes
-//! who waited for that, and nobody else.
+//! The dedicated thread. Appenders hand it their records and sleep. It writes all records that are there as one batch, makes the batch durable,
+//! and wakes the appenders of that batch only.
 //!
-//! Well made, or the comparison would be worth nothing: the thread is woken only when it sleeps; nobody is woken who waits for a later batch,
-//! because each batch has a condition of its own; memory is allocated once; the area has been written before, so that no write has to
+//! It is well made, or the comparison would be worth nothing. It is woken only when it sleeps. Each batch has a condition variable of its own,
+//! so that appenders of a later batch sleep on. Memory is allocated once. The area was written before, so that no write has to
 //! change the file's metadata.
 
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! An experiment: what it shows, its figures in a table, and what a shell is given to run it again. Its charts stand above, with all others.
+//! An experiment on the page: what it shows, its figures in a table, and the commands that run it again. Its charts stand above, with all others.
 
 use super::Room;
 use super::markup::Html;

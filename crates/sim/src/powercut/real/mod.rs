@@ -1,6 +1,6 @@
-//! Real devices of the kernel: device-mapper, scsi_debug, null_blk, nbd, ublk. Somebody works on one, in a process of its own; something
-//! happens to it meanwhile, or the worker is killed; it is made whole again, and all that was acknowledged as durable is there.
-//! What the worker says of an error is the device's error, and nobody hangs.
+//! Real devices of the kernel: device-mapper, scsi_debug, null_blk, nbd, ublk. A worker uses one, in a process of its own. Meanwhile something
+//! happens to the device, or the worker is killed. Then the device is made whole again, and everything that was acknowledged as durable must
+//! be there. An error that the worker reports must be the device's error, and it must not hang.
 
 use std::fs;
 use std::path::PathBuf;

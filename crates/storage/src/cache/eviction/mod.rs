@@ -1,7 +1,7 @@
-//! Which page leaves when a frame is wanted: policies over frame numbers.
+//! Eviction policies: which page leaves when a frame is wanted.
 //!
-//! A policy sees numbers and nothing else: not the pages, not their state, not the device. The cache tells it what came,
-//! what was used and what went, and asks for a victim with a closure that says which frames may go (a dirty, filling or
+//! A policy sees frame numbers only: not the pages, not their state, not the device. The cache tells it which frames were filled,
+//! used and emptied. When it needs a frame it asks for a victim, with a closure that says which frames may go (a dirty, filling or
 //! pinned frame may not). So a policy is tested alone, and a database brings its own by implementing one trait.
 //!
 //! | file | policy |
@@ -10,7 +10,7 @@
 //! | `s3_fifo` | S3-FIFO: three queues; a scan passes through the smallest |
 //! | `queue` | the queues that both use |
 //!
-//! Everything is allocated when a policy is made: nothing is asked of memory while pages come and go.
+//! A policy allocates all its memory when it is made, and none while pages come and go.
 
 pub mod clock;
 mod queue;
