@@ -1,13 +1,13 @@
 //! # baio-client: the client's half of a connection
 //!
 //! A [`Client`] sends requests to a service and gives back their outcomes, to any thread, as tickets or as futures. It knows
-//! words and rings, and neither files nor memory: what the requests carry, what else the service can be asked, and how it is
-//! woken is its [`Carrier`]'s.
+//! words and rings, and neither files nor memory. Its [`Carrier`] knows the memory that requests carry, the other questions that the service
+//! takes, and how the service is woken.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `state.rs` | what lies behind the one lock |
-//! | `client.rs` | sending, the role of reaping |
+//! | `client.rs` | sending, and the role of collecting completions |
 //! | `closing.rs` | how a client, or a handle of it, is closed |
 //! | `waits.rs` | what blocks: a turn, a wait, a question, a future run to its end |
 //! | `reap.rs` | completions into outcomes; what the end of the service means for each |
@@ -17,11 +17,11 @@
 //! | `unsynced.rs` | cached writes that go with a service |
 //! | `carrier.rs` | what differs from service to service |
 //! | `session.rs`, `wire.rs` | a session with a broker of another process: how it is opened, its socket |
-//! | `helper.rs`, `event.rs` | the thread that reaps for futures polled elsewhere, and for whoever sleeps on a descriptor; that descriptor |
-//! | `fired.rs` | waking those for whom something came |
+//! | `helper.rs`, `event.rs` | the thread that collects completions for futures polled elsewhere and for event loops; the descriptor for these |
+//! | `fired.rs` | waking tasks and threads whose request has ended |
 //! | `names.rs` | what handles are called in messages |
 //! | `not_taken.rs` | a request that comes back |
-//! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
+//! | `inside.rs`, `parker.rs` | which thread collects for the others, and where these sleep |
 //! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
 //!
 //! `docs/inside/broker.md` tells who wakes whom.

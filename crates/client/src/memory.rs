@@ -1,10 +1,10 @@
-//! The lines of those who found no memory that the service can be shown: who stands there is woken when some has come back.
+//! Queues of tasks that found no memory that the service can see. They are woken when some has come back.
 //!
-//! Whoever wants the same stands in one line, and the first of each line is called. So a large wish that cannot be met yet keeps no smaller one
-//! waiting, and who could have no more than the one before it is not called in vain.
+//! Tasks that want equally much wait in one queue, and the first of each queue is woken. So a large wish that cannot be met yet holds up no
+//! smaller one, and no task is woken for memory that is not enough even for the task before it.
 //!
-//! Memory comes back on any thread, also by the drop of a buffer that never was a request's. The carrier counts that and rings the bell
-//! (`Carrier::await_memory`), and whoever looks calls as many (`room.rs`).
+//! Memory comes back on any thread, also by the drop of a buffer that no request ever had. The carrier counts that and rings the bell
+//! (`Carrier::await_memory`), and the thread that looks next wakes as many tasks (`room.rs`).
 
 use std::collections::BTreeMap;
 use std::task::Waker;

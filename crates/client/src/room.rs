@@ -1,4 +1,4 @@
-//! Waiting for room: who found every place of the table taken is woken when one has come free for it, and who found no memory when some has
+//! Waiting for room: a task that found the table full is woken when a place is free for it, and one that found no memory when some has
 //! come back (`memory.rs`).
 
 use std::sync::Arc;

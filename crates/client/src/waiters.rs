@@ -1,11 +1,11 @@
-//! Who waits for a place: woken one for one, in order.
+//! Tasks that wait for a place, woken in order, one for each place that comes free.
 //!
-//! A place that comes free wakes one of those who wait, the one that has waited longest. Whoever was woken tries to take it; if another was
-//! quicker, it waits again where it stood. Whoever was woken and wants it no more ([`Waiters::leave`]) hands the wake on: else a
-//! place would stay free beside others who wait for it. So a wake costs the same however many wait.
+//! A place that comes free wakes the task that has waited longest. That task tries to take it; if another was
+//! quicker, it waits again at the same position. A woken task that does not want the place any more ([`Waiters::leave`]) passes the wake-up
+//! on, or the place would stay free beside others that wait. So a wake-up costs the same however many wait.
 //!
-//! Plain data: nobody is called here. Wakers are given out, to be woken or dropped when nothing is locked or borrowed, because either may run
-//! anybody's code.
+//! This is plain data and calls no code of others. Wakers are returned, to be woken or dropped when nothing is locked or borrowed, because
+//! both may run any code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;

@@ -1,4 +1,4 @@
-//! A failure as the user meets it: what was asked, of which object, where, what was said, what to do.
+//! A failure as the user sees it: what was asked, of which object, at which offset, what the system said, what to do.
 //!
 //! Libraries return typed errors; a command turns one into a [`Failure`] and gives it back. It is printed once, by
 //! [`Output`](crate::output::Output): on standard error for people, in three lines where that is a terminal and in one where it is a log;

@@ -2,7 +2,7 @@
 //! asks again ends the program at once, as if nobody heard it. So does the first one, after three seconds, where the measuring has not
 //! begun.
 //!
-//! Nothing is woken by it: whoever measures looks ([`came`]) whenever something has ended.
+//! A signal wakes nothing: a command that measures looks ([`came`]) whenever a request has ended.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! User events: requests that somebody else's news completes.
+//! User events: requests that the application completes.
 //!
 //! An event is a request like any other, so work that ends elsewhere (a thread of the application, another library) arrives
 //! in the same queue as disk and network I/O (seed 001 §9). On the engine's own thread [`Engine::signal`](crate::Engine::signal)

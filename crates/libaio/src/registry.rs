@@ -1,8 +1,9 @@
 //! Which contexts this process has, by the address that the program holds.
 //!
-//! A program may pass any address, from any thread, also while another one destroys the context. So an address is looked up before it is
-//! used, without a lock, in a table that is never moved. Whoever finds a context counts itself in, looks once more whether it is still
-//! there, and counts itself out when done; who destroys one takes its address out first and then waits for the others to leave.
+//! A program may pass any address, from any thread, even while another thread destroys the context. So an address is looked up before it is
+//! used, without a lock, in a table that is never moved. A thread that finds a context counts itself in, checks that the context is still
+//! there, and counts itself out when done. A thread that destroys a context takes its address out first, and then waits for the others to
+//! leave.
 //!
 //! The table lies in memory that the kernel wipes in a forked child (`MADV_WIPEONFORK`): contexts belong to the process that made
 //! them, as the kernel's own do, and the child, whose table is empty, touches nothing that it shares with its parent.

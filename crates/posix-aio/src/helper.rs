@@ -1,7 +1,7 @@
-//! The thread that moves results when nobody calls, and starts those that requests ask for.
+//! The thread that moves results while the program makes no call, and starts the threads that requests ask for (SIGEV_THREAD).
 //!
-//! It is made with the first request that somebody is to be told of, or that has to wait for another; who uses neither never has it. It
-//! rests while nothing of that kind is in flight, and while a thread of the program waits, which then does the work.
+//! It is started with the first request that asks for a notification, or that has to wait for another request. A program that has no such
+//! request never has this thread. It rests while none is in flight, and while a thread of the program waits, which then does the work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};

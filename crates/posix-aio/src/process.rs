@@ -1,4 +1,4 @@
-//! Who carries the requests of this process: a ring of ours or glibc's threads. It is decided once, before the first request.
+//! What carries the requests of this process: a ring of ours, or glibc's threads. It is decided once, before the first request.
 //!
 //! The answer lies in memory that the kernel wipes in a forked child (`MADV_WIPEONFORK`): requests belong to the process that made them,
 //! and the child, which finds no answer, decides anew and touches nothing that it shares with its parent.

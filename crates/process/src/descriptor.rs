@@ -1,7 +1,7 @@
 //! The one way to make a descriptor that stays.
 //!
-//! Numbers 0, 1 and 2 are the program's standard streams, also when they are closed: a daemon closes them, and puts something else there
-//! with `dup2`, which would close what we had there without a word. So whatever is made here stands above them, and exec closes it.
+//! Numbers 0, 1 and 2 are the program's standard streams, even when they are closed. A daemon closes them, and puts something else there
+//! with `dup2`, which would silently close a descriptor of ours. So descriptors that are made here have numbers above 2, and exec closes them.
 
 // The one place that makes them.
 #![allow(clippy::disallowed_methods)]

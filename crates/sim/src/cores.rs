@@ -1,7 +1,7 @@
-//! All cores at work: numbered pieces, each made by some thread, taken in the order of their numbers. So what comes out does
-//! not depend on how many threads there are, nor on who was faster.
+//! Uses all processors: numbered pieces of work are done by any thread, and their results are taken in the order of the numbers. So the
+//! result does not depend on how many threads there are, or which is faster.
 //!
-//! A simulated world stays with the thread that made it; only what it came to travels.
+//! A simulated world stays with the thread that made it; only its result goes to another.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

@@ -1,9 +1,8 @@
-//! Two faults at a time: the newest image of a bucket is gone from the table and from the mirror, so the one before it is
-//! served again. What it says of its own segments may be old; nobody else may lose a byte for it.
+//! Two faults at a time: the newest image of a bucket is lost in the table and in the mirror, so the image before it is
+//! served again. Its own segments may have an old state then, but no other segment may lose a byte.
 //!
-//! Which of two inodes has a block that both claim is decided by when it was allocated: so every way in which a segment gets
-//! blocks (created, grown, moved) must give it a later number than whoever had them before. Only a stale inode that comes back
-//! shows whether it does.
+//! If two inodes claim one block, the later allocation has it. So every way in which a segment gets blocks (created, grown, moved) must give
+//! it a later number than the segment that had them before. Only a stale inode that comes back shows whether it does.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! A file, a device or a segment for other commands that write to measure: looked at, protected and made as `stress` does it, and
-//! reached in the same ways, but write by write.
+//! A file, a device or a segment for other commands that measure by writing. It is inspected, protected and made as `stress` does it, and
+//! reached in the same ways, but it takes one write at a time.
 //!
-//! [`Ground::prepare`] asks whether the target may be written over and makes what is missing; [`Ground::open`] gives the [`Subject`] to
-//! which writes are handed.
+//! [`Ground::prepare`] checks whether the target may be overwritten and makes a missing file. [`Ground::open`] gives the [`Subject`] that
+//! takes the writes.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! What is asked of a core, or of a broker, besides requests: too rare or too large for a ring.
+//! Commands to a core or a broker: everything besides requests, which is too rare or too large for a ring.
 //!
-//! One value for every link: a core in the caller's thread gets it as it is, one on a thread through the exchange, and a broker as a message
-//! of a session ([`Question`](crate::session::Question)), whose kinds are the table at the end of this file. Only the handle differs: to each side it is
-//! what that side calls it ([`Command::handle_mut`]).
+//! Every link carries the same value. A core in the caller's thread gets it directly, one on a thread of its own through the exchange, and a
+//! broker as a message of a session ([`Question`](crate::session::Question)); the table at the end of this file has the kinds of messages. Only
+//! handles are translated, since each side numbers them itself ([`Command::handle_mut`]).
 
 use crate::account::Limits;
 use crate::codec::kinds;

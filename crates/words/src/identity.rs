@@ -1,5 +1,5 @@
-//! Who asks. An argument of every check: embedded it guards against mistakes only, because whoever may open the volume's
-//! file can do anything; a broker fills it from the socket and enforces it.
+//! The user who asks, an argument of every check of permissions. In a process that opens the volume itself it guards against mistakes only,
+//! because whoever may open the volume's file can do anything. A broker takes it from the socket and enforces it.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

@@ -9,8 +9,8 @@
 //! | `metrics.rs` | the socket for its figures |
 //! | `status.rs` | who uses a broker that runs |
 //!
-//! The socket comes before the volume: what is wrong with it is found before anything is written, and who connects while a
-//! crash is healed waits instead of being refused.
+//! The socket is made before the volume is opened. So an error of the socket is found before anything is written, and a client that connects
+//! while a crash is healed waits instead of being refused.
 
 mod ending;
 mod grants;

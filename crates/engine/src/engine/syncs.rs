@@ -1,7 +1,7 @@
-//! One sync of a file at a time, shared by all who wait for one.
+//! One sync of a file at a time, shared by all requests that wait for one.
 //!
-//! The kernel reports lost data to one of two syncs that overlap, and the other would be told that all is well: so a second
-//! one waits. Those that wait are answered together, by one sync that starts after the last of them was submitted and
+//! If two syncs overlap, the kernel reports lost data to one of them only, and the other succeeds. So a second sync waits.
+//! Those that wait are answered together, by one sync that starts after the last of them was submitted and
 //! therefore covers what each of them covers: a group commit (seed 001 §7.1: concurrent fsyncs of one file).
 //!
 //! A write that no flag makes durable (`durable.rs`), and an allocation, take their place among them when they are done.

@@ -1,5 +1,5 @@
-//! What a backend that moves bytes itself sees of a slot: what is to be done now, on which file, and the request's memory by
-//! copies. The other backends hand a whole `Iteration` to the system.
+//! A slot as a backend sees it that moves bytes itself: what to do now, on which file, and copies to and from the request's memory.
+//! The other backends hand a whole `Iteration` to the system.
 
 use super::{Slots, State};
 use crate::file::File;

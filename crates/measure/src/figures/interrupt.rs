@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM while a report runs: the processes that it has started end, and whoever asks [`check`] stops. What was measured is
-//! kept, and working files go, because everybody goes home the usual way.
+//! SIGINT and SIGTERM while a report runs: the processes that it has started end, and code that asks [`check`] stops with an error. That
+//! error goes the usual way up, so figures are kept and working files are removed.
 //!
 //! Each process is the first of a group of its own: what it has started ends with it, and a ^C at the terminal comes to the report alone.
 

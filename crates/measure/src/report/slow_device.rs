@@ -1,8 +1,8 @@
 //! A block device that is as slow as it is told to be: a disk in memory behind a delay (nbdkit), as a file (nbdfuse), as a
 //! loop device. Needs root and those tools; no kernel module but loop's and fuse's.
 //!
-//! Nothing stays behind, however this process ends: the loop device is made so that the kernel takes it away with the last descriptor, and
-//! the two servers are told by the kernel when their parent is no more, or do not begin. nbdfuse unmounts when it is told to end.
+//! Nothing stays behind, however this process ends. The kernel removes the loop device with its last descriptor. The kernel signals the two
+//! servers when their parent ends, and without that they do not begin. nbdfuse unmounts when it gets that signal.
 
 use std::fs;
 use std::path::{Path, PathBuf};

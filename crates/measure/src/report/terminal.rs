@@ -1,5 +1,5 @@
-//! A report on the terminal: the machine and its disk in figures, what they advise, ours beside the others in counts, and what is to be looked
-//! at last. At most 80 columns and 60 lines, so that it is read and not scrolled. `--marks` has what is for the project behind it (`project.rs`).
+//! A report on the terminal: the machine and its disk in figures with advice, how often ours was faster or slower than the others, and what
+//! failed. At most 80 columns and 60 lines, so that it is read and not scrolled. `--marks` adds what is for the project (`project.rs`).
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

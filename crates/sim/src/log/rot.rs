@@ -1,4 +1,5 @@
-//! Rot: one batch, or one copy of the header, is not any more what was written, or cannot be read. What must be said then, and what must still be there.
+//! Rot: one batch, or one copy of the header, has changed or cannot be read. Tests what must be reported then, and which records must still
+//! be there.
 //!
 //! The batches are charted here by the rules of `docs/inside/log-format.md`, not by the code that recovers a log.
 

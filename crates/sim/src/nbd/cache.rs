@@ -1,7 +1,7 @@
-//! What has been written and not flushed. Writes lie here in their order, and reach the medium in it.
+//! Writes that were not flushed yet. They are kept in their order, and reach the medium in it.
 //!
-//! A flush promises what was answered before it came. A write that was not answered yet may stay here, but for one that somebody
-//! wrote over since: else it would come back over newer bytes.
+//! A flush covers the writes that were answered before it came. A write that was not answered yet may stay here, unless it was overwritten
+//! since: it would come back over newer bytes.
 
 use std::ops::Range;
 

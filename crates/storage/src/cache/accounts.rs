@@ -2,20 +2,20 @@
 //!
 //! Each object belongs to an account: that of its owner, or the one of all objects that name none. The rule:
 //!
-//! - As long as the dirty pages of one account stand, it has the whole dirty limit. (Dirty is here what was changed and of which no
-//!   write has ended; what failed or waits for a flush alone is not counted against accounts.)
-//! - When another account has dirty pages too, or waits for room, an account may have half of the limit at most. What it has above that
-//!   from before it keeps until it is written, and does not count against the others: so who comes second has room at once, though the first
-//!   one's device stands still. The dirty pages of all may be half more than the limit then, and never so many that no clean page is left
-//!   (`unsafe_max`).
-//! - Room goes to the accounts that wait in turn, and within one to whom came first. An account that may have no more is passed over,
-//!   and whoever comes anew waits only behind those who could go on.
-//! - The writes of the cleaner and of syncs share their depth in the same way, but who is above its half may stay there, as it takes
-//!   nothing from others: who has fewer than half of the depth on their way begins more, whatever others have above that. So a device
-//!   that stands still under one owner's pages does not keep the others' from being written. The cleaner goes from account to account.
+//! - While only one account has dirty pages, it may use the whole dirty limit. (A page counts as dirty here from its change until a write of
+//!   it has ended; pages whose write failed, or that wait for a flush only, do not count against accounts.)
+//! - When another account has dirty pages too, or waits for room, each may have at most half of the limit. Pages that an account has above
+//!   its half from before may stay until they are written, and do not count against the others. So the second account has room at once, even
+//!   if the device of the first stands still. All dirty pages together may then be half more than the limit, but never so many that no
+//!   clean page is left (`unsafe_max`).
+//! - Waiting accounts get room in turn, and within an account the first request does. An account that may have no more is passed over,
+//!   and a new request waits only behind those that could go on.
+//! - The writes of the cleaner and of syncs share their depth in the same way. But an account above its half may stay there, because it takes
+//!   nothing from others: an account with fewer than half of the depth in flight begins more, whatever the others have. So a device
+//!   that stands still under one owner's pages does not keep the others' pages from being written. The cleaner goes from account to account.
 //!
-//! Half, and not a part per account: few owners write at one moment, and a limit that moved with each of them would send writers to wait for
-//! pages that were allowed when they were changed. A share below the half would keep room free for nobody; above it, two owners could
+//! Why half, and not a share for each account? Few owners write at one moment. A limit that moved with each of them would make writers wait for
+//! pages that were allowed when they were changed. A share below half would keep room free for nobody; above it, two owners could
 //! not have the same.
 
 use std::collections::{BTreeMap, VecDeque};

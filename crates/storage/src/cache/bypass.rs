@@ -1,12 +1,12 @@
 //! Cold random reads bypass the frames: the device reads straight into the caller's memory.
 //!
-//! A page that is read once and not again does nobody good in a full cache: it drives another out, and its bytes are copied. So the
-//! first read of it is one I/O of the whole range into the caller's own memory, and the eviction policy keeps its key alone; who
-//! reads it again while that is remembered brings it in. A page that is read exactly twice is read twice from the device.
+//! A page that is read only once does no good in a full cache: it drives another out, and its bytes are copied. So the
+//! first read of such pages is one I/O of the whole range into the caller's own memory, and the eviction policy remembers only their keys. A
+//! second read while a key is remembered brings the page in. So a page that is read exactly twice is read twice from the device.
 //!
-//! It is done when all of this holds, and else frames are filled: whole pages into one buffer, of a window at most; no page of the
-//! range is here, and no frame is free; the read is no step of a stream; the policy remembers what has left (CLOCK does not) and
-//! none of these pages.
+//! A read bypasses the frames if all of this holds: it is of whole pages into one buffer, of a window at most; no page of the
+//! range is cached, and no frame is free; the read is not part of a sequential stream; and the policy remembers keys (CLOCK does not), but
+//! none of these pages. Any other read fills frames.
 //!
 //! | beside | what holds |
 //! |---|---|

@@ -1,21 +1,21 @@
-//! Threads that sleep until a record is durable: by batch, so that one call to the kernel wakes all who wait for the same batch, and
-//! nobody else.
+//! Threads that sleep until a record is durable. They sleep by batch, so that one call to the kernel wakes all threads that wait for the same
+//! batch, and no others.
 //!
-//! Batches are numbered in the order of their LSNs: those that were sealed and are not durable as a whole, and behind them the open one.
-//! A thread looks under the front's lock which of them has its record, and sleeps on the bed `number % 64`. For a record that is
-//! still to come that is the open batch's.
+//! Batches are numbered in the order of their LSNs: sealed batches that are not durable as a whole, and behind them the open one.
+//! Under the front's lock a thread finds the batch that has its record, and then sleeps on the *bed* `number % 64`, a futex word. For a record
+//! that is still to come it takes the bed of the open batch.
 //!
 //! No wake-up is lost:
 //!
-//! - Whoever publishes does so under the same lock, and marks there the beds of all batches that are durable to their end, and of the
-//!   one in which the durable LSN lies. Of a record that became durable just now, that is its own batch's, or its thread has
-//!   taken an earlier one for it, the open one of that time, which is marked before or now.
-//! - A bed is a word that counts. It is read under the lock by who is about to sleep, and counted up by who wakes, after it was
-//!   marked under the lock: either the word is another when the kernel compares it, or the thread sleeps already and is woken.
-//! - `slept_on` is set under the lock by who is about to sleep, and cleared under the lock by who will count the bed up next. So a bed on
-//!   which somebody sleeps has it set, or is about to be woken.
+//! - The thread that publishes a durable LSN holds the same lock. It marks the beds of all batches that are durable to their end, and of the
+//!   batch in which the durable LSN lies. A sleeper whose record has just become durable sleeps on the bed of that record's batch, or on
+//!   that of the batch that was open when it looked. Both are marked, now or before.
+//! - A bed is a word that counts up. The sleeper reads it under the lock. The waker marks the bed under the lock, and then counts it up.
+//!   So either the word has changed when the kernel compares it, or the thread sleeps already and is woken.
+//! - The sleeper sets `slept_on` under the lock. The waker that will count the bed up next clears it under the lock. So a bed with a
+//!   sleeper has it set, or is about to be woken.
 //!
-//! Who is woken looks again: wake-ups may be spurious if two batches share a futex word, or if a group ends in the middle of a batch.
+//! A woken thread looks again: wake-ups may be spurious if two batches share a futex word, or if a group ends in the middle of a batch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
-//! Listing the segments that somebody may see.
+//! Lists the segments that a user may see.
 //!
-//! The token is held while the table is read: a list is of one moment, and whoever wants to change the table waits meanwhile. Reads,
-//! writes, zeroes and copies go on. Each step looks at one read of the table and sorts in what it found; what was gathered is
+//! The operation holds the token while it reads the table. So a list is of one moment, and changes of the table wait meanwhile. Reads,
+//! writes, zeroes and copies go on. Each step looks at one read of the table and sorts in the segments that it found. The list is then
 //! handed over some thousand segments a turn.
 
 use std::collections::BTreeMap;

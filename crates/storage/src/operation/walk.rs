@@ -1,8 +1,8 @@
-//! The inode table from end to end, as [`crate::volume::table::scan`] reads it, while others are served: some buckets a step.
+//! Reads the inode table from end to end, as [`crate::volume::table::scan`] does, but some buckets a step, so that requests go on meanwhile.
 //!
-//! Two reads are under way, so that the device works while what has come is looked at. What cannot be read is tried again page by
-//! page, so that one bad page costs that page; a bucket that the table alone does not decide is decided by its mirror, in memory.
-//! The operation has the table token meanwhile: what it sees is the table of one moment.
+//! Two reads are under way, so that the device works while the bytes of the last read are looked at. A read that fails is repeated page by
+//! page, so that one bad page costs only itself. Where the table alone does not decide a bucket, its mirror does, in memory.
+//! The operation has the table token meanwhile, so it sees the table of one moment.
 
 use baio_engine::{Buffer, Completion, Durability, Errno, Request};
 

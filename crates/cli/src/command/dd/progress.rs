@@ -1,7 +1,6 @@
 //! How far a copy has come, and what stopped it.
 //!
-//! Pieces end in any order; a copy that fails has copied what lies before the first gap, as one that goes byte by byte
-//! would have.
+//! Pieces end in any order. A copy that fails counts as far as the first gap, like one that goes byte by byte.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! How the kernel is entered: by the ring's descriptor, or by the ring's place in a table of this thread's, which saves taking
 //! and giving back a reference of the file in each call (`IORING_REGISTER_RING_FDS`, Linux 5.18).
 //!
-//! The table belongs to a thread. In that of another one the same place is another ring's or nobody's, so only a ring with
-//! a single issuer is registered: nobody else can enter such a ring. A forked child begins with an empty table. The table
-//! holds the ring open, so a place is given back before the ring is closed; when an engine is dropped in another thread, the
-//! place is left for its own thread to give back ([`Places`]). There are sixteen, and who finds none goes by the descriptor.
+//! The table belongs to a thread. In another thread's table the same place holds another ring or none. So only a ring with
+//! a single issuer is registered, which no other thread can enter. A forked child begins with an empty table. The table
+//! holds the ring open, so a place is given back before the ring is closed. When an engine is dropped in another thread, the
+//! place is left for its own thread to give back ([`Places`]). There are sixteen places; a ring that finds none is entered by its descriptor.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Power cuts by dm-log-writes: it records what reaches the disk, and in which order; what was not flushed comes after the marks of
-//! what was said meanwhile. The record is played again up to a moment, and what is there then is judged.
+//! Power cuts by dm-log-writes, which records what reaches the disk, and in which order. A write that was not flushed is recorded after the
+//! marks of what was acknowledged meanwhile. The record is played again up to some entry, and the state of the disk is judged.
 //!
 //! A write with FUA is recorded at once, and a plain one of the same sector that had ended before it at the next flush, so behind it: played
 //! again, the old bytes would win. So a loop device without FUA stands between, whose durable writes are writes and flushes.
