@@ -164,7 +164,7 @@ impl CommandLine {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show in half a minute what works here, how fast this disk is, and that nothing is lost
+    /// Show in half a minute what works here, how fast this disk is, and that a killed log loses nothing
     Tour(TourArgs),
     /// Make a volume of a file or a device
     Format(FormatArgs),
@@ -190,17 +190,17 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Move segments together, so that the free space is one piece
     Defrag(DefragArgs),
-    /// Keep a volume still while a command runs, for a copy of one moment
+    /// Freeze a volume while a command runs, for a consistent copy
     Freeze(FreezeArgs),
-    /// Run a program that uses libaio or POSIX AIO on baio's engine, and tell what it did
+    /// Run a program built for libaio or POSIX AIO on baio's engine, and show what it did
     Run(RunArgs),
     /// Copy like GNU dd, with many requests in flight
     Dd(DdOperands),
     /// Keep a file, a device or a segment busy, and measure it
     Stress(StressArgs),
-    /// Measure writes that are posted at once, and durable appends
+    /// Measure many writes that are submitted at once, and durable appends
     Latency(LatencyArgs),
-    /// Measure storage by baio and by other programs in turn, and write the figures down as text, page and JSON
+    /// Measure baio and other programs in turn, and show the figures as text, page and JSON
     Report(ReportArgs),
     /// Show what a durable log holds, and its records
     Log(LogArgs),
@@ -210,7 +210,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Show the counters of a process that has opened a metrics socket
     Metrics(MetricsArgs),
-    /// Tell which backend works here, why not a better one, and the cure
+    /// Say which backend works here, why not a better one, and the cure
     Doctor(DoctorArgs),
     /// Write man pages and shell completions
     InstallDocs(InstallDocsArgs),

@@ -68,7 +68,7 @@ pub struct Ground {
 pub struct Manner {
     /// By what.
     pub backend: Backend,
-    /// What each write has made safe when it completes.
+    /// What is safe when a write completes.
     pub durability: Durability,
     /// Requests that may be under way.
     pub depth: u32,

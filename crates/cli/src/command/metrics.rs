@@ -41,7 +41,7 @@ pub(crate) struct MetricsArgs {
     /// The socket
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
-    /// How long the process has for its answer; it may have to answer others first
+    /// How long to wait for the answer; the process may have to answer others first
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     timeout: Duration,
 }

@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Programs that call aio_read, aio_write and their like
     #[arg(long)]
     posix_aio: bool,
-    /// Where the libraries are, once for each; else where BAIO_LIBRARIES says, near this program, or as installed
+    /// Directory of a library, once for each; else BAIO_LIBRARIES, near this program, or where packages put them
     #[arg(long, value_name = "DIR")]
     libraries: Vec<PathBuf>,
     /// Write the counts to FILE, as a JSON object, in place of the table

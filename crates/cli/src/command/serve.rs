@@ -84,7 +84,7 @@ pub(crate) struct ServeArgs {
     /// Where clients connect
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Who may: the socket's permissions, in octal [default: 0660]
+    /// Permissions of the socket, in octal: who may connect [default: 0660]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     mode: Option<u32>,
     /// What clients call the volume [default: its file's name without its extension]
@@ -93,22 +93,22 @@ pub(crate) struct ServeArgs {
     /// Memory of the page cache, 0 for none [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
     cache: Option<Size>,
-    /// What clients may do at most, a rule a line; read again on SIGHUP
+    /// File of rules, one a line: what clients may do at most; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
-    /// Answer here with its figures as Prometheus' text: a Unix socket for this user (`baio metrics`)
+    /// Unix socket, for this user only, that gives its figures as Prometheus' text (`baio metrics`)
     #[arg(long, value_name = "PATH")]
     metrics: Option<PathBuf>,
-    /// Clients at a time; one user has half of them at most
+    /// Most clients at a time; one user may have half of them
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4095))]
     clients: u32,
-    /// Requests under way to the device at a time, of all clients
+    /// Most requests in flight at a time, of all clients
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(8..=32768))]
     slots: u32,
-    /// Requests under way of one client
+    /// Most requests in flight of one client
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     places: u32,
-    /// Buffers of one client, at most
+    /// Most buffer memory of one client
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_arena)]
     arena: Size,
     /// Which backend executes the requests: auto, sync, threads, aio, uring

@@ -286,7 +286,7 @@ pub(crate) struct CheckArgs {
     /// The volume
     #[arg(value_name = "PATH")]
     pub(crate) path: TypedTarget,
-    /// Repair what can be
+    /// Repair what can be repaired
     #[arg(long)]
     pub(crate) repair: bool,
 }

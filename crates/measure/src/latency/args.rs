@@ -28,19 +28,19 @@ pub struct LatencyArgs {
     /// The file, device or segment
     #[arg(value_name = "TARGET")]
     pub(super) target: TypedTarget,
-    /// Each write is data-durable when it completes, also where it makes no difference
+    /// Make each write durable (data), even where that makes no difference
     #[arg(long, requires = "writes")]
     pub(super) durable: bool,
     /// Bytes of each write [default: 512, more where the device has larger blocks]
     #[arg(long, visible_alias = "bs", value_name = "SIZE", requires = "writes")]
     pub(super) request_size: Option<Size>,
-    /// Post so many writes at once, and stamp each
+    /// Submit so many writes at once, and take both times of each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WRITES_MAX))]
     pub(super) writes: Option<u32>,
-    /// All of them to the first block, not one behind the other
+    /// Write all of them to the first block, not one after the other
     #[arg(long, requires = "writes")]
     pub(super) same_block: bool,
-    /// Once with each I/O scheduler of the device, as root; the one in force now is put back, also if this process is killed
+    /// Measure with each I/O scheduler of the device, as root; the present one is put back, even if this process is killed
     #[arg(long, requires = "writes")]
     pub(super) schedulers: bool,
     /// Write both times of each write to a file

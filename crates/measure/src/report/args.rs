@@ -32,7 +32,7 @@ pub struct ReportArgs {
     /// What the report is about: a directory (as --dir), or a device or a file that is only read
     #[arg(long, value_name = "TARGET")]
     pub(crate) target: Option<TypedTarget>,
-    /// The file to carry [default: this program's own file, repeated]
+    /// The file to copy [default: this program's own file, repeated]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// Shorter runs: good for a look, not for a verdict

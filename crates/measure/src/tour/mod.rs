@@ -37,7 +37,7 @@ Examples:
   baio tour
   baio tour --json")]
 pub struct TourArgs {
-    /// On which disk [default: the current directory]
+    /// A directory on the disk to look at [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

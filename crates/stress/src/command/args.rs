@@ -44,22 +44,22 @@ pub struct StressArgs {
     /// Bytes of each request
     #[arg(long, visible_alias = "bs", value_name = "SIZE", default_value = "4K", value_parser = request_size)]
     pub(crate) request_size: Size,
-    /// Requests that each thread keeps in flight; 32 if it is left out, fewer where their buffers would not fit into memory
+    /// Requests that each thread keeps in flight [default: 32, or fewer if their buffers would not fit into memory]
     #[arg(long, visible_alias = "iodepth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) depth: Option<u32>,
     /// Requests that are submitted at a time, after as many have ended
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
-    /// Through which cache; files know all four, segments direct and cached
+    /// Through which cache; files take all four, segments direct and cached
     #[arg(long, value_name = "MODE", default_value = "direct")]
     pub(crate) mode: Mode,
-    /// What each write has made safe when it completes
+    /// What is safe when a write completes
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     pub(crate) durability: TypedDurability,
     /// How requests are executed; of fio's names io_uring, libaio, psync, and posixaio for the threads
     #[arg(long, visible_alias = "ioengine", value_name = "NAME", default_value = "auto")]
     pub(crate) backend: Backend,
-    /// How long; of each stage. A bare number is seconds, as for fio
+    /// How long each stage runs; a bare number is seconds, as for fio
     #[arg(long, value_name = "TIME", value_parser = parse_runtime)]
     pub(crate) runtime: Option<Duration>,
     /// Bytes of each file to use [default: all of it; a missing one that is written gets 1G]
@@ -92,13 +92,13 @@ pub struct StressArgs {
     /// Patterns that follow one another
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "rw")]
     pub(crate) stages: Vec<Rw>,
-    /// So many of a hundred requests of randrw are reads
+    /// Percentage of reads with randrw
     #[arg(long, visible_alias = "rwmixread", value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) read_percent: u8,
-    /// Read so many percent of each file, from its beginning, into our own cache before anything is measured
+    /// Percentage of each file, from its beginning, that is read into baio's own cache before anything is measured
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) warm: Option<u8>,
-    /// Stamp every block that is written, check every block that is read
+    /// Write a stamp into every block that says what it is, and check every block that is read
     #[arg(long)]
     pub(crate) verify: bool,
     /// Take the buffers from a mapping that could be shared with another process
@@ -113,13 +113,13 @@ pub struct StressArgs {
     /// Reach the segment through a service thread, which owns the volume and which all --threads share
     #[arg(long)]
     pub(crate) service: bool,
-    /// Memory of our own cache, with --mode cached; 64M if it is left out
+    /// Memory of baio's own cache, with --mode cached [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     pub(crate) cache: Option<Size>,
     /// Drop the files from the kernel's page cache before each stage; with --mode kernel
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Where random offsets and stamps begin
+    /// Seed of random offsets and stamps
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Exit with 4 if there were fewer requests a second

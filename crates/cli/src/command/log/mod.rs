@@ -58,10 +58,10 @@ pub(crate) struct LogArgs {
     /// Show records from this LSN on [default: the oldest that is kept]
     #[arg(long, value_name = "LSN")]
     from: Option<u64>,
-    /// Show so many records at most
+    /// Show at most so many records
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: u64,
-    /// Show how each record begins
+    /// Show the first bytes of each record
     #[arg(long, value_name = "HOW")]
     payload: Option<PayloadArg>,
 }

@@ -10,7 +10,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("appends").args(["log", "peers"]).multiple(true)))]
 pub(crate) struct LogArgs {
-    /// Append durable records to a log of ours, which is made in the target; all that is there is lost
+    /// Append durable records to a log that is made in the target; everything that was there is lost
     #[arg(long, conflicts_with = "writes")]
     pub(super) log: bool,
     /// The log behind a service thread, as with --threads; without it, it is driven by the thread that appends
@@ -19,7 +19,7 @@ pub(crate) struct LogArgs {
     /// Batches that the log has in flight at once [default: as `LogOptions`]
     #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) window: Option<u32>,
-    /// Batches of the log in flight with which one that is not full goes out [default: as the device asks, see docs/program/log.md]
+    /// Write a batch that is not full only while at most so many are in flight [default: as the device asks, see docs/program/log.md]
     #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) window_short: Option<u32>,
     /// How long the first record of a batch of the log may wait for others
@@ -28,7 +28,7 @@ pub(crate) struct LogArgs {
     /// Longest batch of the log, a multiple of 4 KiB up to 16M [default: as `LogOptions`]
     #[arg(long, value_name = "SIZE", requires = "log")]
     pub(super) batch_max: Option<Size>,
-    /// Append durable records to a writer of this sort; several take turns
+    /// Append durable records to this kind of writer too; several take turns
     #[arg(long = "peer", value_name = "NAME", conflicts_with = "writes")]
     pub(super) peers: Vec<Peer>,
     /// Closed loop: one thread keeps so many records waiting to become durable [default: 8]
