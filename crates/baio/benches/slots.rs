@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use baio::{Config, File, Link, Local, Mode, Options, Remote};
+use baio::{EngineOptions, File, Link, LinkOptions, Local, Mode, Remote};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
@@ -18,12 +18,12 @@ fn main() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("file");
     std::fs::write(&path, vec![7; 64 << 10]).expect("a file");
-    let options = Options {
-        config: Config {
+    let options = LinkOptions {
+        engine: EngineOptions {
             slots: 128,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     };
     compare("Local", &Local::new_with(&options).expect("a link"), &path);
     compare("Remote", &Remote::new_with(&options).expect("a link"), &path);

@@ -9,7 +9,7 @@
 //! before its record is durable, so there is nothing to undo. Then the next transaction may run; this one waits until its record is
 //! durable. A log that is half full ends in a checkpoint. Page 0 of `tree`: pages in use, and the root.
 
-use baio::{Access, Durability, Handle, Link, Log, LogOptions, Lsn, Mode, Options, PAGE, Pool, Remote, Segment};
+use baio::{Access, Durability, Handle, Link, LinkOptions, Log, LogOptions, Lsn, Mode, PAGE, Pool, Remote, Segment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -226,7 +226,7 @@ impl Transaction<'_, '_> {
 }
 
 pub(crate) async fn run(volume: &str, key: u64, value: Option<u64>) -> Result<Option<u64>> {
-    let link = Remote::open_with(volume, &Options::default().with_cache(8 << 20))?;
+    let link = Remote::open_with(volume, &LinkOptions::default().with_cache(8 << 20))?;
     let pages = link.open_segment("tree", Access::Write).await?;
     let log = link.open_segment("log", Access::Write).await?;
     let tree = Tree::open(pages, log).await?;

@@ -6,15 +6,15 @@
 //! cmp /tmp/from /tmp/to
 //! ```
 
-use baio::{Durability, File, Link, Local, Options, Result};
+use baio::{Durability, File, Link, LinkOptions, Local, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().expect("usage: copy FROM TO");
-    let mut options = Options::default();
-    options.config.arena_bytes = 16 << 20; // All of it is touched when it is registered.
-    options.config.register_arena = true;
+    let mut options = LinkOptions::default();
+    options.engine.arena_bytes = 16 << 20; // All of it is touched when it is registered.
+    options.engine.register_arena = true;
     let link = Local::new_with(&options)?;
     link.block_on(async {
         let from = File::options().direct().open(&link, word()).await?;

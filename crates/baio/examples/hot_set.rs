@@ -5,12 +5,12 @@
 //! cargo run -p baio --example hot_set -- /tmp/file
 //! ```
 
-use baio::{File, Link, Local, Options, Result};
+use baio::{File, Link, LinkOptions, Local, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).expect("usage: hot_set FILE");
-    let link = Local::new_with(&Options::default().with_cache(64 << 20))?;
+    let link = Local::new_with(&LinkOptions::default().with_cache(64 << 20))?;
     let sum = link.block_on(async {
         let file = File::options().cached().open(&link, path).await?;
         let pages = (file.size().await? / 4096).max(1);

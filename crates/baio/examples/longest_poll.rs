@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use baio::{CreateOptions, Format, Link, Local, ResizeOptions, Result};
+use baio::{CreateOptions, FormatOptions, Link, Local, ResizeOptions, Result};
 use rustix::time::{ClockId, clock_gettime};
 
 fn thread_time() -> Duration {
@@ -45,10 +45,10 @@ fn main() -> Result<()> {
             .map_or(default, |text| text.parse().expect("a number"))
     };
     let (bytes, segments) = (number(1, 1_u64) << 30, number(2, 1000_u64));
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(bytes + bytes / 8 + segments * 3 * 8192 + (1 << 30)),
         segments: Some(segments + 100),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(path, &format)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

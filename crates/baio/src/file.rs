@@ -189,7 +189,7 @@ impl OpenOptions {
         self.mode(Mode::Direct)
     }
 
-    /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)). Writes are safe after a sync, or after
+    /// Through baio's page cache, which the link must have ([`LinkOptions::cache`](crate::LinkOptions::cache)). Writes are safe after a sync, or after
     /// [`Link::close`](crate::Link::close): a link that is dropped without it loses what it had not written back.
     ///
     /// Let one link at a time do this. Another link with a cache, here or in another process, and other programs that write the file, do not see

@@ -56,11 +56,11 @@
 //! A *volume* is a file or disk that holds *segments*: named parts, each with an owner, a mode and a quota. Several users and programs can share one.
 //!
 //! ```
-//! use baio::{Access, CreateOptions, Durability, Format, Link, Local, Options};
+//! use baio::{Access, CreateOptions, Durability, FormatOptions, Link, LinkOptions, Local};
 //! # fn main() -> baio::Result<()> {
 //! # let path = std::env::temp_dir().join(format!("baio-front-volume-{}", std::process::id()));
-//! baio::format(&path, &Format::of_size(16 << 20))?;
-//! let volume = Local::open_with(&path, &Options::default().with_cache(4 << 20))?;
+//! baio::format(&path, &FormatOptions::of_size(16 << 20))?;
+//! let volume = Local::open_with(&path, &LinkOptions::default().with_cache(4 << 20))?;
 //! volume.block_on(async {
 //!     volume.create_segment("journal", &CreateOptions::of_size(1 << 20)).await?;
 //!     let segment = volume.open_segment("journal", Access::Write).await?;
@@ -81,9 +81,9 @@
 //!
 //! | to | take |
 //! |---|---|
-//! | reach the disk | [`Link`]: [`Local`], [`Remote`]; opened with [`Options`], [`Config`], [`CacheConfig`] |
+//! | reach the disk | [`Link`]: [`Local`], [`Remote`]; opened with [`LinkOptions`], [`EngineOptions`], [`CacheOptions`] |
 //! | use a plain file or a device | [`File`], [`OpenOptions`] |
-//! | use a volume | [`format()`], [`Format`]; [`Segment`], [`Access`], [`CreateOptions`], [`ResizeOptions`], [`SegmentInfo`], [`VolumeView`], [`Limits`] |
+//! | use a volume | [`format()`], [`FormatOptions`]; [`Segment`], [`Access`], [`CreateOptions`], [`ResizeOptions`], [`SegmentInfo`], [`VolumeView`], [`Limits`] |
 //! | read, write, sync | the methods of [`Opened`], which files and segments share; [`Request`], [`Done`], [`Failed`]; [`Mode`], [`Durability`] |
 //! | create, resize, list, ... | the methods of [`Link`]; [`Operation`] |
 //! | keep records | [`Log`], [`LogOptions`], [`Records`], [`Lsn`] |
@@ -156,20 +156,20 @@ use std::path::Path;
 pub use baio_engine::Choice as Backend;
 // What the names below mention in their methods and fields is named here too.
 pub use baio_engine::{
-    Address, Affinity, Argument, Buffer, Caching, Config, Durability, Errno, Foreign, Frozen, Histogram, Lent, Memory,
-    Region, SetupError, Span, Stats, Time, Vectored, Wait,
+    Address, Affinity, Argument, Buffer, Caching, Durability, EngineOptions, Errno, Foreign, Frozen, Histogram, Lent,
+    Memory, Region, SetupError, Span, Stats, Time, Vectored, Wait,
 };
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
-pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats, LentPages};
+pub use baio_storage::cache::{CacheError, CacheOptions, CacheStats, LentPages};
 pub use baio_storage::log::{Hole, LogError, LogOptions, LogUsage, Lsn, Recovered, Retained};
 pub use baio_storage::segment::layout::LayoutError;
 pub use baio_storage::segment::name::NameError;
 pub use baio_storage::{
     Access, Account, CheckProgress, CheckReport, Core, CreateOptions, DefragProgress, DefragReport, EVERYBODY_ELSE,
-    Error, ErrorContext, Fault, Format, Handle, Identity, InUse, Limits, Mode, Outcome, PinnedPage, Pinning, Problem,
-    ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Sight, Status,
-    StatusWord, Ticket, Unmoved, Usage, VolumeInfo, VolumeView, Watch, Zeroing,
+    Error, ErrorContext, Fault, FormatOptions, Handle, Identity, InUse, Limits, Mode, Outcome, PinnedPage, Pinning,
+    Problem, ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Sight,
+    Status, StatusWord, Ticket, Unmoved, Usage, VolumeInfo, VolumeView, Watch, Zeroing,
 };
 pub use baio_words::session::{BrokerStatus, OwnerStatus};
 pub use baio_words::{IoError, OperationName, Ownership, OwnershipChange, RequestFault};
@@ -184,7 +184,7 @@ pub use log::{Durable, Log, LogEvents, LogRecord, NextRecord, Records, Room};
 pub use metrics::Metrics;
 pub use opened::Opened;
 pub use operation::Operation;
-pub use options::{MakeEviction, Options, Reconnect};
+pub use options::{LinkOptions, MakeEviction, Reconnect};
 pub use pool::{PAGE, Pin, Pool};
 pub use remote::Remote;
 pub use request::Request;
@@ -197,6 +197,6 @@ pub use stream::{Reader, Writer};
 ///
 /// # Errors
 /// It holds something already and force was not asked for, its size cannot be; or what the system said.
-pub fn format(path: impl AsRef<Path>, options: &Format) -> Result<VolumeInfo> {
+pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<VolumeInfo> {
     Core::format(path.as_ref(), options)
 }

@@ -31,7 +31,7 @@ pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreez
 /// Whatever takes a while gives an [`Operation`]: await it, or call `.wait()`. Files are opened by [`File`](crate::File).
 ///
 /// ```
-/// use baio::{Access, CreateOptions, Format, Link, Local, Remote};
+/// use baio::{Access, CreateOptions, FormatOptions, Link, Local, Remote};
 ///
 /// /// Makes a segment if there is none of that name, and says how many there are.
 /// fn ensure<L: Link>(volume: &L, name: &str) -> baio::Result<usize> {
@@ -43,7 +43,7 @@ pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreez
 ///
 /// # fn main() -> baio::Result<()> {
 /// # let path = std::env::temp_dir().join(format!("baio-link-doc-{}", std::process::id()));
-/// baio::format(&path, &Format::of_size(16 << 20))?;
+/// baio::format(&path, &FormatOptions::of_size(16 << 20))?;
 /// let volume = Local::open(&path)?;
 /// assert_eq!(ensure(&volume, "journal")?, 1);
 /// volume.close()?;

@@ -31,7 +31,7 @@ use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, Segmen
 
 use self::watched::Watched;
 use crate::alarm::Alarm;
-use crate::options::Options;
+use crate::options::LinkOptions;
 use crate::ours::Ours;
 use crate::room::Room;
 use crate::trace;
@@ -114,14 +114,14 @@ impl Local {
     /// # Errors
     /// No backend can be started.
     pub fn new() -> Result<Local> {
-        Local::new_with(&Options::default())
+        Local::new_with(&LinkOptions::default())
     }
 
     /// The same with options.
     ///
     /// # Errors
     /// As [`Local::new`]; there is no memory for the cache.
-    pub fn new_with(options: &Options) -> Result<Local> {
+    pub fn new_with(options: &LinkOptions) -> Result<Local> {
         let opened = options.start().map(|core| Local::around(core, options.identity));
         trace::link_opened(|| "plain files", opened.as_ref().map(drop));
         opened
@@ -132,14 +132,14 @@ impl Local {
     /// # Errors
     /// The volume is in use by another process, which the error names; it is not a volume, or damaged; or the system's error.
     pub fn open(path: impl AsRef<Path>) -> Result<Local> {
-        Local::open_with(path, &Options::default())
+        Local::open_with(path, &LinkOptions::default())
     }
 
     /// The same with options.
     ///
     /// # Errors
     /// As [`Local::open`].
-    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
+    pub fn open_with(path: impl AsRef<Path>, options: &LinkOptions) -> Result<Local> {
         let path = path.as_ref();
         let opened = options.open(path).map(|core| Local::around(core, options.identity));
         trace::link_opened(|| baio_engine::path_name(path), opened.as_ref().map(drop));
@@ -150,7 +150,7 @@ impl Local {
     ///
     /// # Errors
     /// As [`Local::open`].
-    pub fn open_to_read(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
+    pub fn open_to_read(path: impl AsRef<Path>, options: &LinkOptions) -> Result<Local> {
         let core = options.open_by(|config| Core::open_to_read(path.as_ref(), config))?;
         Ok(Local::around(core, options.identity))
     }

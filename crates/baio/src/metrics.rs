@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_a_core_has_counted_is_all_there() {
-        let core = baio_storage::Core::new(&baio_engine::Config::default()).unwrap();
+        let core = baio_storage::Core::new(&baio_engine::EngineOptions::default()).unwrap();
         let metrics = Metrics::from(core.counters());
         let arena = core.engine().arena();
         assert_eq!(metrics.engine, core.stats());

@@ -4,13 +4,13 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use baio_engine::Config;
-use baio_storage::cache::CacheConfig;
+use baio_engine::EngineOptions;
+use baio_storage::cache::CacheOptions;
 use baio_storage::cache::eviction::Eviction;
 use baio_storage::{Core, Identity, Result};
 
 /// Makes an eviction policy for a cache like this.
-pub type MakeEviction = fn(&CacheConfig) -> Box<dyn Eviction>;
+pub type MakeEviction = fn(&CacheOptions) -> Box<dyn Eviction>;
 
 /// What a link to a broker does when the broker has ended: killed, crashed, or stopped for a new version.
 ///
@@ -30,11 +30,11 @@ pub enum Reconnect {
 /// Options of a link: its engine, its page cache, who asks. Name what you set, and take the rest from the default.
 ///
 /// ```
-/// use baio::{Backend, Config, Link, Local, Options};
+/// use baio::{Backend, EngineOptions, Link, LinkOptions, Local};
 /// # fn main() -> baio::Result<()> {
-/// let options = Options {
-///     config: Config { slots: 256, backend: Backend::Threads, ..Config::default() },
-///     ..Options::default()
+/// let options = LinkOptions {
+///     engine: EngineOptions { slots: 256, backend: Backend::Threads, ..EngineOptions::default() },
+///     ..LinkOptions::default()
 /// };
 /// let link = Local::new_with(&options.with_cache(8 << 20))?; // A page cache of 8 MiB.
 /// assert_eq!(link.backend().wait()?, "threads");
@@ -42,37 +42,37 @@ pub enum Reconnect {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Options {
+pub struct LinkOptions {
     /// The user for whom permissions and quotas are checked. On a volume that this process opens itself this guards against mistakes only:
     /// whoever may open the volume's file can do anything to it.
     pub identity: Identity,
     /// How many requests can be in flight, with how much buffer memory, by which backend.
-    pub config: Config,
+    pub engine: EngineOptions,
     /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the buffer memory.
     /// If the link is dropped without [`Link::close`](crate::Link::close), cached writes that were not synced are lost.
-    pub cache: Option<CacheConfig>,
+    pub cache: Option<CacheOptions>,
     /// What a link to a broker does when the broker has ended. Other links ignore it.
     pub reconnect: Reconnect,
     /// Makes an eviction policy of your own for the page cache. The policy runs on the core's thread.
     pub eviction: Option<MakeEviction>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for LinkOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("LinkOptions")
             .field("identity", &self.identity)
-            .field("config", &self.config)
+            .field("engine", &self.engine)
             .field("cache", &self.cache)
             .field("reconnect", &self.reconnect)
             .finish_non_exhaustive()
     }
 }
 
-impl Options {
+impl LinkOptions {
     /// With a page cache of so many bytes.
     #[must_use]
-    pub fn with_cache(mut self, bytes: usize) -> Options {
-        self.cache = Some(CacheConfig {
+    pub fn with_cache(mut self, bytes: usize) -> LinkOptions {
+        self.cache = Some(CacheOptions {
             bytes,
             ..self.cache.unwrap_or_default()
         });
@@ -89,8 +89,8 @@ impl Options {
         self.open_by(Core::new)
     }
 
-    pub(crate) fn open_by(&self, open: impl FnOnce(&Config) -> Result<Core>) -> Result<Core> {
-        let mut config = self.config;
+    pub(crate) fn open_by(&self, open: impl FnOnce(&EngineOptions) -> Result<Core>) -> Result<Core> {
+        let mut config = self.engine;
         let Some(cache) = &self.cache else {
             return open(&config);
         };
@@ -111,11 +111,11 @@ impl Options {
     }
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for LinkOptions {
+    fn default() -> LinkOptions {
+        LinkOptions {
             identity: Identity::effective(),
-            config: Config::default(),
+            engine: EngineOptions::default(),
             cache: None,
             reconnect: Reconnect::Never,
             eviction: None,

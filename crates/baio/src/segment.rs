@@ -14,10 +14,10 @@ use crate::transport::Transport;
 /// It stays valid until it is dropped or the segment is deleted. Renaming the segment or changing its rights does not affect it.
 ///
 /// ```
-/// use baio::{Access, CreateOptions, Durability, Format, Link, Remote};
+/// use baio::{Access, CreateOptions, Durability, FormatOptions, Link, Remote};
 /// # fn main() -> baio::Result<()> {
 /// # let path = std::env::temp_dir().join(format!("baio-segment-doc-{}", std::process::id()));
-/// baio::format(&path, &Format::of_size(16 << 20))?;
+/// baio::format(&path, &FormatOptions::of_size(16 << 20))?;
 /// let volume = Remote::open(&path)?;
 /// volume.create_segment("journal", &CreateOptions::of_size(1 << 20)).wait()?;
 /// let segment = volume.open_segment("journal", Access::Write).wait()?;

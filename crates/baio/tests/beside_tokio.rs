@@ -86,7 +86,7 @@ fn who_is_called_and_awaits_another_task_keeps_nobody_waiting() {
     tell_of(|| {
         let (_dir, path) = common::image(16 << 20);
         let mut options = common::options(Backend::Auto, 8);
-        options.config.reserved_slots = 0;
+        options.engine.reserved_slots = 0;
         let link = Local::open_with(&path, &options).unwrap();
         let segment = common::segment(&link, "full", 64 << 10);
         let read = || Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use baio::{Access, Backend, CreateOptions, File, Link, LogOptions, Metrics, Options, Reconnect, Remote, Wait};
+use baio::{Access, Backend, CreateOptions, File, Link, LinkOptions, LogOptions, Metrics, Reconnect, Remote, Wait};
 use common::broker::Served;
 
 /// All but KILL and STOP, which nobody can block, and the two that the C library keeps for itself.
@@ -57,9 +57,9 @@ fn see(name: &str, seen: &mut BTreeSet<String>) {
     }
 }
 
-fn on(backend: Backend) -> Options {
-    let mut options = Options::default();
-    options.config.backend = backend;
+fn on(backend: Backend) -> LinkOptions {
+    let mut options = LinkOptions::default();
+    options.engine.backend = backend;
     options
 }
 
@@ -67,9 +67,9 @@ fn on(backend: Backend) -> Options {
 fn no_signal_reaches_any_of_our_threads() {
     let mut seen = BTreeSet::new();
     let mut served = Served::new(|_| {});
-    let far = Options {
+    let far = LinkOptions {
         reconnect: Reconnect::Within(Duration::from_secs(60)),
-        ..Options::default()
+        ..LinkOptions::default()
     };
     let goes_on = Remote::connect_with(&served.socket, "", &far).unwrap();
     let far = served.connect();

@@ -30,14 +30,14 @@ pub struct Connection {
 
 #[cfg(test)]
 mod tests {
-    use baio_engine::{Choice, Config, Engine, Time};
+    use baio_engine::{Choice, Engine, EngineOptions, Time};
 
     /// A client's deadline is of the clock that the service's engine looks at.
     #[test]
     fn a_client_reads_the_time_of_the_engine() {
-        let config = Config {
+        let config = EngineOptions {
             backend: Choice::Sync,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let time = || Engine::new(&config).unwrap().now();
         let (before, between, after) = (time(), Time::monotonic(), time());

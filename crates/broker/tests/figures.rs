@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use baio_broker::host::{Broker, Listener, Options};
-use baio_engine::Config;
-use baio_storage::{Core, Format};
+use baio_engine::EngineOptions;
+use baio_storage::{Core, FormatOptions};
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -13,15 +13,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn while_it_runs_and_no_longer() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("volume.img"), dir.path().join("socket"));
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(16 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     Core::format(&path, &format).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let (begin, begun) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let core = Core::open(&path, &Config::default()).unwrap();
+        let core = Core::open(&path, &EngineOptions::default()).unwrap();
         let listener = Listener::bind(&socket, 0o600).unwrap();
         let broker = Broker::new(core, listener, Options::default()).unwrap();
         tell.send((broker.figures(), broker.stopper())).unwrap();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Backend, Config, Format, Local, Options, Reconnect, Remote};
+use baio::{Backend, EngineOptions, FormatOptions, LinkOptions, Local, Reconnect, Remote};
 
 use crate::abi::{
     BAIO_LINK_BROKER, BAIO_LINK_READ_ONLY, BAIO_LINK_REGISTER_ARENA, BAIO_LINK_SERVICE, BAIO_LINK_THREAD,
@@ -50,11 +50,11 @@ fn backend_named(name: &str) -> Result<Backend> {
 }
 
 /// Requests of a link, at most: more are no faster anywhere, and each costs memory.
-const SLOTS_MAX: u32 = Config::SLOTS_MAX;
+const SLOTS_MAX: u32 = EngineOptions::SLOTS_MAX;
 
-fn options_of(given: &baio_link_options) -> Result<Options> {
-    let mut options = Options::default();
-    let config = &mut options.config;
+fn options_of(given: &baio_link_options) -> Result<LinkOptions> {
+    let mut options = LinkOptions::default();
+    let config = &mut options.engine;
     let backend = usize::try_from(given.backend).unwrap_or(usize::MAX);
     let Some(backend) = Backend::ALL.get(backend) else {
         let text = format!("backend {} of `options` does not exist", given.backend);
@@ -201,8 +201,8 @@ pub unsafe extern "C" fn baio_format(path: *const c_char, options: *const baio_f
             return Err(invalid(text, "use 1 to overwrite what is there, else 0"));
         }
         let some = |number: u64| (number != 0).then_some(number);
-        let default = Format::default();
-        let format = Format {
+        let default = FormatOptions::default();
+        let format = FormatOptions {
             size_bytes: some(given.size_bytes),
             max_size_bytes: some(given.max_size_bytes),
             segments: some(given.segments),

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-use baio::{CacheConfig, Config, Core, Format, Limits};
+use baio::{CacheOptions, Core, EngineOptions, FormatOptions, Limits};
 use baio_broker::host::{Broker, Listener, Options, Stop};
 use common::{ended_well, test_program};
 
@@ -24,23 +24,23 @@ impl Served {
     fn new() -> Served {
         let dir = tempfile::tempdir().unwrap();
         let (volume, socket) = (dir.path().join("volume.img"), dir.path().join("socket"));
-        let format = Format {
+        let format = FormatOptions {
             size_bytes: Some(16 << 20),
-            ..Format::default()
+            ..FormatOptions::default()
         };
         baio::format(&volume, &format).unwrap();
         let at = socket.clone();
         let (tell, told) = channel();
         let thread = std::thread::spawn(move || {
-            let cache = CacheConfig {
+            let cache = CacheOptions {
                 bytes: 64 * 4096,
-                ..CacheConfig::default()
+                ..CacheOptions::default()
             };
-            let config = Config {
+            let config = EngineOptions {
                 slots: 256,
                 // The frames of the cache are a part of it.
                 arena_bytes: (8 << 20) + cache.bytes,
-                ..Config::default()
+                ..EngineOptions::default()
             };
             let options = Options {
                 name: "served".into(),

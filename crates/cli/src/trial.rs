@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 
-use baio::{Config, Errno, SetupError};
+use baio::{EngineOptions, Errno, SetupError};
 use baio_console::failure::Failure;
 use baio_engine::{Choice, Engine};
 
@@ -19,12 +19,12 @@ const BAD_CALL: i32 = 31;
 /// In a process that is only to try one: tries.
 pub(crate) fn trial() -> Option<ExitCode> {
     let name = std::env::var(TRIED).ok()?;
-    let config = Config {
+    let config = EngineOptions {
         backend: name.parse().ok()?,
         slots: 8,
         reserved_slots: 1,
         arena_bytes: 1 << 16,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     // How it ends is looked at, not what it says: that the program finds by itself.
     drop(Engine::new(&config));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use baio_engine::Config;
+use baio_engine::EngineOptions;
 use baio_storage::segment::name::SegmentName;
 use baio_storage::segment::superblock::MAGIC;
 use baio_storage::{Core, Error, Identity};
@@ -82,7 +82,7 @@ impl NamedSegment {
 /// # Errors
 /// Of the three what failed first.
 pub fn with_volume<T>(path: &Path, work: impl FnOnce(&mut Core) -> baio_storage::Result<T>) -> baio_storage::Result<T> {
-    let mut core = Core::open(path, &Config::default())?;
+    let mut core = Core::open(path, &EngineOptions::default())?;
     let done = work(&mut core);
     let closed = core.close();
     done.and_then(|value| closed.map(|()| value))

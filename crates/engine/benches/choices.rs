@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use baio_engine::{Affinity, Caching, Choice, Config, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Affinity, Caching, Choice, Engine, EngineOptions, File, Memory, Open, Policy, Request, Wait};
 
 const BLOCK: usize = 4096;
 const ROUNDS: usize = 9;
@@ -96,12 +96,12 @@ fn compare(backend: Choice, depth: u32, file: &File, long: Duration) -> Result<(
     let mut rounds = WAYS.map(|_| Vec::new());
     for round in 0..ROUNDS {
         for (way, figures) in WAYS.iter().zip(&mut rounds) {
-            let config = Config {
+            let config = EngineOptions {
                 backend,
                 affinity: way.affinity,
                 slots: 128,
                 arena_bytes: 4 << 20,
-                ..Config::default()
+                ..EngineOptions::default()
             };
             let engine = Mutex::new(Engine::new(&config)?);
             figures.push(run(engine, depth, file, long, way, round as u64)?);

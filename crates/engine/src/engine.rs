@@ -15,7 +15,7 @@ mod order;
 mod syncs;
 mod turn;
 
-pub use choice::{Choice, Config, Rejected};
+pub use choice::{Choice, EngineOptions, Rejected};
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -119,7 +119,7 @@ impl Engine {
     ///
     /// # Errors
     /// What refused to start, and the cure.
-    pub fn new(config: &Config) -> Result<Engine, SetupError> {
+    pub fn new(config: &EngineOptions) -> Result<Engine, SetupError> {
         config.check()?;
         let mut rejected = Vec::new();
         let backend = config.backend.start(config, &mut rejected)?;
@@ -133,7 +133,7 @@ impl Engine {
     ///
     /// # Errors
     /// When memory for the arena cannot be mapped.
-    pub fn simulated(sim: Sim, config: &Config) -> Result<Engine, SetupError> {
+    pub fn simulated(sim: Sim, config: &EngineOptions) -> Result<Engine, SetupError> {
         Engine::with_backend(Box::new(sim), config)
     }
 
@@ -142,7 +142,7 @@ impl Engine {
     ///
     /// # Errors
     /// When memory for the arena cannot be mapped.
-    pub fn with_backend(mut backend: Box<dyn Backend>, config: &Config) -> Result<Engine, SetupError> {
+    pub fn with_backend(mut backend: Box<dyn Backend>, config: &EngineOptions) -> Result<Engine, SetupError> {
         config.check()?;
         let arena = Arena::new(config.arena_bytes)?;
         if config.register_arena {

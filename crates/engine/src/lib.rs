@@ -10,10 +10,10 @@
 //! 4. [`Engine::next_completion`] gives exactly one [`Completion`] per request, with its memory.
 //!
 //! ```
-//! use baio_engine::{Config, Create, Engine, File, Open, Policy, Request, Wait};
+//! use baio_engine::{EngineOptions, Create, Engine, File, Open, Policy, Request, Wait};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = std::env::temp_dir().join(format!("baio-engine-{}", std::process::id()));
-//! let mut engine = Engine::new(&Config::default())?;
+//! let mut engine = Engine::new(&EngineOptions::default())?;
 //! let file = File::open(&dir, &Open { create: Create::IfMissing, ..Open::write() })?;
 //! let mut buffer = engine.buffer(4096).ok_or("the arena is used up")?;
 //! buffer.fill(7);
@@ -64,7 +64,7 @@ pub use backend::{BATCH_MAX, Backend, Doorbell, Explain, sim};
 pub use baio_process::kernel;
 pub use completion::{Completion, Notice};
 pub use device::{Device, DirectLimits, DurableBy, Kind};
-pub use engine::{Choice, Config, Engine, Rejected};
+pub use engine::{Choice, Engine, EngineOptions, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, File, LockHolder, Open, path_name};
 pub use histogram::Histogram;

@@ -1,7 +1,7 @@
 //! The claim: a write, a truncation or an allocation beyond the limit of file sizes (`ulimit -f`) fails with `EFBIG` on every backend, and
 //! ends no program, though it may be made in the program's own thread.
 
-use baio_engine::{Choice, Config, Durability, Engine, Errno, Error, File, Open, Policy, Request};
+use baio_engine::{Choice, Durability, Engine, EngineOptions, Errno, Error, File, Open, Policy, Request};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 const LIMIT: u64 = 64 << 10;
@@ -15,9 +15,9 @@ fn what_is_beyond_the_limit_fails_and_ends_nothing() {
     setrlimit(Resource::Fsize, limit).unwrap();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for backend in [Choice::Uring, Choice::Aio, Choice::Threads, Choice::Sync] {
-        let config = Config {
+        let config = EngineOptions {
             backend,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let Ok(mut engine) = Engine::new(&config) else {
             eprintln!("skipped: {backend:?} does not start here");

@@ -9,7 +9,7 @@ mod gate;
 
 use std::io::Write;
 
-use baio_engine::{Choice, Config, Engine, Error, File, Open, Policy, Request, Wait};
+use baio_engine::{Choice, Engine, EngineOptions, Error, File, Open, Policy, Request, Wait};
 
 fn next(engine: &mut Engine) -> baio_engine::Completion {
     loop {
@@ -39,9 +39,9 @@ fn try_all(engine: &mut Engine, file: &File, running: baio_engine::RequestId) ->
     }
     engine.detach(file);
     // An engine of the child's own works.
-    let config = Config {
+    let config = EngineOptions {
         backend: Choice::Auto,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let Ok(mut own) = Engine::new(&config) else { return 6 };
     let Some(buffer) = own.buffer(4096) else { return 7 };
@@ -54,9 +54,9 @@ fn try_all(engine: &mut Engine, file: &File, running: baio_engine::RequestId) ->
 #[test]
 fn a_child_gets_an_error_and_the_parent_goes_on() {
     for backend in [Choice::Uring, Choice::Aio, Choice::Threads, Choice::Sync] {
-        let config = Config {
+        let config = EngineOptions {
             backend,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let Ok(mut engine) = Engine::new(&config) else {
             eprintln!("skipped: {backend:?} does not start here");
@@ -133,7 +133,7 @@ fn a_child_asks_no_backend_to_explain_itself() {
 /// What a ring is entered by is a thread's own: that of the child's engine may look like that of the parent's.
 #[test]
 fn a_child_drops_its_copy_and_its_own_engine_goes_on() {
-    let Ok(mut engine) = Engine::new(&Config::default()) else {
+    let Ok(mut engine) = Engine::new(&EngineOptions::default()) else {
         return;
     };
     let kept = tempfile::tempfile().unwrap();
@@ -150,7 +150,7 @@ fn a_child_drops_its_copy_and_its_own_engine_goes_on() {
     // SAFETY: the child is single-threaded, uses engines and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let Ok(mut own) = Engine::new(&Config::default()) else {
+        let Ok(mut own) = Engine::new(&EngineOptions::default()) else {
             // SAFETY: ends the child without running the parent's exit handlers.
             unsafe { libc::_exit(1) }
         };
@@ -170,7 +170,7 @@ fn a_child_drops_its_copy_and_its_own_engine_goes_on() {
 /// The parent's threads leave one another places in tables that the child has not; the child waits for nobody over them.
 #[test]
 fn a_child_of_a_thread_that_was_left_a_place_starts_an_engine() {
-    let Ok(first) = Engine::new(&Config::default()) else {
+    let Ok(first) = Engine::new(&EngineOptions::default()) else {
         return;
     };
     // Its ring's place stays behind here.
@@ -178,7 +178,9 @@ fn a_child_of_a_thread_that_was_left_a_place_starts_an_engine() {
     // SAFETY: the child is single-threaded, uses engines and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let engines: Vec<_> = (0..3).filter_map(|_| Engine::new(&Config::default()).ok()).collect();
+        let engines: Vec<_> = (0..3)
+            .filter_map(|_| Engine::new(&EngineOptions::default()).ok())
+            .collect();
         let all = engines.len() == 3;
         let worked = engines.into_iter().all(|mut engine| {
             let at = engine.now();

@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use backends::{Bench, blank, direct, own, pattern, tell};
-use baio_engine::{Config, Engine, File, Memory, Policy, Request, Vectored, Wait};
+use baio_engine::{Engine, EngineOptions, File, Memory, Policy, Request, Vectored, Wait};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -107,7 +107,7 @@ fn warm_reads_allocate_nothing() {
     for bench in benches() {
         let file = bench.file(&pattern(1, BLOCKS as usize * 4096));
         for policy in [Policy::kernel(), direct(&file).unwrap_or(Policy::kernel())] {
-            let engine = bench.engine_with(&Config {
+            let engine = bench.engine_with(&EngineOptions {
                 slots: 128,
                 pool_threads: WORKERS,
                 ..Bench::config()
@@ -123,7 +123,7 @@ fn a_buffer_taken_and_dropped_per_read_allocates_nothing() {
     for bench in benches() {
         let file = bench.file(&pattern(2, BLOCKS as usize * 4096));
         let policy = direct(&file).unwrap_or(Policy::kernel());
-        let mut engine = bench.engine_with(&Config {
+        let mut engine = bench.engine_with(&EngineOptions {
             slots: 128,
             pool_threads: WORKERS,
             ..Bench::config()
@@ -148,7 +148,7 @@ fn a_list_used_again_allocates_nothing() {
     for bench in benches() {
         let file = bench.file(&pattern(3, BLOCKS as usize * 4096));
         let policy = direct(&file).unwrap_or(Policy::kernel());
-        let engine = bench.engine_with(&Config {
+        let engine = bench.engine_with(&EngineOptions {
             slots: 128,
             pool_threads: WORKERS,
             ..Bench::config()

@@ -10,20 +10,20 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::time::Duration;
 
 use baio_engine::{
-    Address, Buffer, Choice, Completion, Config, Engine, Errno, Error, File, Memory, Op, Patience, Policy, Request,
-    Wait,
+    Address, Buffer, Choice, Completion, Engine, EngineOptions, Errno, Error, File, Memory, Op, Patience, Policy,
+    Request, Wait,
 };
 
 const BACKENDS: [Choice; 3] = [Choice::Threads, Choice::Aio, Choice::Uring];
 
 fn on_each(body: impl Fn(&mut Engine)) {
     for backend in BACKENDS {
-        let config = Config {
+        let config = EngineOptions {
             backend,
             slots: 600,
             reserved_slots: 0,
             arena_bytes: 8 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         match Engine::new(&config) {
             Ok(mut engine) => {
@@ -269,11 +269,11 @@ fn what_waits_takes_no_worker() {
 #[test]
 fn a_wait_that_was_called_off_wakes_nobody() {
     for backend in BACKENDS {
-        let config = Config {
+        let config = EngineOptions {
             backend,
             slots: 1,
             reserved_slots: 0,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let Ok(mut engine) = Engine::new(&config) else { continue };
         let (first, mut to_first) = std::io::pipe().unwrap();

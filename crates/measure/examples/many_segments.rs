@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use baio_engine::{Caching, Config, Wait};
+use baio_engine::{Caching, EngineOptions, Wait};
 use baio_measure::program::{self, Random, status_of, words};
 use baio_storage::{Access, Core, CreateOptions, Identity, OperationId};
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 fn fill(path: &Path, segments: u64) -> Result<Filled, String> {
     let who = Identity::effective();
     let begun = Instant::now();
-    let mut core = Core::open(path, &Config::default()).map_err(told)?;
+    let mut core = Core::open(path, &EngineOptions::default()).map_err(told)?;
     let mut under_way: Vec<OperationId> = Vec::new();
     let mut next = core.volume_info().map_err(told)?.segments;
     let mut shown = Instant::now();
@@ -136,11 +136,11 @@ fn look(job: &Use) -> Result<Used, String> {
     let who = Identity::effective();
     let mut random = Random::new(u64::from(std::process::id()));
     let engine_rss = {
-        let _core = Core::new(&Config::default()).map_err(told)?;
+        let _core = Core::new(&EngineOptions::default()).map_err(told)?;
         resident()
     };
     let begun = Instant::now();
-    let mut core = Core::open(&job.path, &Config::default()).map_err(told)?;
+    let mut core = Core::open(&job.path, &EngineOptions::default()).map_err(told)?;
     let open_seconds = begun.elapsed().as_secs_f64();
     let open_bytes_read = core.stats().bytes_read;
     let open_rss = resident();

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use baio_engine::{Arena, Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Arena, Caching, Descriptions, Engine, EngineOptions, File, Memory, Open, Policy, Request, Wait};
 use baio_measure::program::{self, Measurement, Random, joined, words};
 use serde::{Deserialize, Serialize};
 
@@ -145,11 +145,11 @@ impl Arrived {
 }
 
 fn engine_of(requests: u32, bytes: usize) -> Result<Engine, String> {
-    Engine::new(&Config {
+    Engine::new(&EngineOptions {
         slots: requests + 1,
         reserved_slots: 0,
         arena_bytes: bytes,
-        ..Config::default()
+        ..EngineOptions::default()
     })
     .map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@
 use baio_engine::sim::crash::{Crash, Replay, states};
 use baio_engine::sim::log::Record;
 use baio_engine::sim::{Disk, Random};
-use baio_storage::Format;
+use baio_storage::FormatOptions;
 
 use crate::model::{self, Model};
 use crate::oracle::Expectation;
@@ -97,10 +97,10 @@ fn run_case(case: u64, only: Option<u64>) -> Part {
 fn old_disk(before: Before, seed: u64) -> Result<(Disk, Option<Model>), Violation> {
     let format = match before {
         Before::Stale => return Ok((world::stale_disk(), None)),
-        Before::Alike => Format::default(),
-        Before::Larger => Format {
+        Before::Alike => FormatOptions::default(),
+        Before::Larger => FormatOptions {
             segments: Some(LARGER),
-            ..Format::default()
+            ..FormatOptions::default()
         },
     };
     let world = World::formatted(seed, &format)?;
@@ -119,9 +119,9 @@ fn old_disk(before: Before, seed: u64) -> Result<(Disk, Option<Model>), Violatio
 fn recorded_format(old: &Disk, segments: Option<u64>, seed: u64) -> Result<(Disk, Vec<Record>), Violation> {
     let disk = old.copy();
     disk.record();
-    let format = Format {
+    let format = FormatOptions {
         segments,
-        ..Format::default()
+        ..FormatOptions::default()
     };
     world::format(&disk, seed + 1000, &format)?;
     disk.mark(0);
@@ -145,7 +145,7 @@ fn judge(
         Err(violation) if is_acknowledged => return Err(violation),
         Err(refused) if refused.kind == Kind::Refused => {
             let again = disk.copy();
-            world::format(&again, seed + 2000, &Format::default())?;
+            world::format(&again, seed + 2000, &FormatOptions::default())?;
             use_it(Driver::open(again, &Expectation::default(), seed)?, seed)?;
             "no_volume"
         }

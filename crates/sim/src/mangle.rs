@@ -193,7 +193,7 @@ impl Trial<'_> {
         let failed = |error: std::io::Error| Violation::new(Kind::Failed, format!("{}: {error}", path.display()));
         images::write(&image.disk, &path).map_err(failed)?;
         let before = std::fs::read(&path).map_err(failed)?;
-        let outcome = Core::format(&path, &baio_storage::Format::default());
+        let outcome = Core::format(&path, &baio_storage::FormatOptions::default());
         let after = std::fs::read(&path).map_err(failed)?;
         std::fs::remove_file(&path).map_err(failed)?;
         if outcome.is_err() {

@@ -4,12 +4,13 @@
 //! never zeroed.
 
 use baio_engine::sim::{Disk, Random, Sim};
-use baio_engine::{Config, Engine, File};
+use baio_engine::{Engine, EngineOptions, File};
 use baio_storage::segment::layout::Layout;
 use baio_storage::segment::name::{self, SegmentName};
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{
-    CheckReport, Core, Format, Identity, SegmentInfo, VolumeInfo, check_on, format_on, inspect_on, inspect_volume_on,
+    CheckReport, Core, FormatOptions, Identity, SegmentInfo, VolumeInfo, check_on, format_on, inspect_on,
+    inspect_volume_on,
 };
 
 use crate::model::{Key, NAMES, UIDS};
@@ -32,11 +33,11 @@ pub const BLOCKS_MORE: u64 = 12;
 
 /// The shape of the volume.
 #[must_use]
-pub fn shape() -> Format {
-    Format {
+pub fn shape() -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(VOLUME_BYTES),
         max_size_bytes: Some(DISK_BYTES),
-        ..Format::default()
+        ..FormatOptions::default()
     }
 }
 
@@ -94,7 +95,7 @@ impl World {
     ///
     /// # Errors
     /// The volume cannot be made.
-    pub fn formatted(seed: u64, shape: &Format) -> Result<World, Violation> {
+    pub fn formatted(seed: u64, shape: &FormatOptions) -> Result<World, Violation> {
         let disk = stale_disk();
         let layout = format(&disk, seed, shape)?;
         let crowd = Vec::new();
@@ -144,9 +145,9 @@ pub fn stale_disk() -> Disk {
 ///
 /// # Errors
 /// It cannot be made.
-pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violation> {
+pub fn format(disk: &Disk, seed: u64, shape: &FormatOptions) -> Result<Layout, Violation> {
     let mut engine = engine(seed, &small())?;
-    let over_what_is_there = Format { force: true, ..*shape };
+    let over_what_is_there = FormatOptions { force: true, ..*shape };
     format_on(&mut engine, &File::simulated(disk, NAME), &over_what_is_there)
         .map(|superblock| *superblock.layout())
         .map_err(|error| Violation::new(Kind::Failed, format!("format: {error}")))
@@ -191,17 +192,17 @@ pub fn inspect_volume(disk: &Disk, seed: u64) -> Result<VolumeInfo, Violation> {
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
 
-fn small() -> Config {
+fn small() -> EngineOptions {
     config(ARENA_BYTES)
 }
 
 /// Small, because there is one for every crash state.
-pub(crate) fn config(arena_bytes: usize) -> Config {
-    Config {
+pub(crate) fn config(arena_bytes: usize) -> EngineOptions {
+    EngineOptions {
         slots: 32,
         reserved_slots: 8,
         arena_bytes,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -209,7 +210,7 @@ pub(crate) fn config(arena_bytes: usize) -> Config {
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn engine(seed: u64, config: &Config) -> Result<Engine, Violation> {
+pub(crate) fn engine(seed: u64, config: &EngineOptions) -> Result<Engine, Violation> {
     Sim::new(seed)
         .and_then(|sim| Engine::simulated(sim, config))
         .map_err(|error| Violation::new(Kind::Failed, format!("start the engine: {error}")))

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Buffer, Config, Engine, File, Memory, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_engine::{Buffer, Engine, EngineOptions, File, Memory, Wait};
+use baio_storage::cache::CacheOptions;
 use baio_storage::{
-    Access, Core, CreateOptions, Format, Handle, Identity, Mode, Outcome, SegmentOp, SegmentRequest, format_on,
+    Access, Core, CreateOptions, FormatOptions, Handle, Identity, Mode, Outcome, SegmentOp, SegmentRequest, format_on,
 };
 
 const PAGE: usize = 4096;
@@ -49,10 +49,10 @@ struct World {
 
 impl World {
     fn new(abandoned: usize) -> Result<World, Box<dyn std::error::Error>> {
-        let config = Config {
+        let config = EngineOptions {
             slots: 8192,
             arena_bytes: 64 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let disk = Disk::new(4 * SIZE);
         disk.set_profile(Profile::Flash(Flash {
@@ -62,11 +62,11 @@ impl World {
         }));
         let file = File::simulated(&disk, "disk");
         let mut engine = Engine::simulated(Sim::new(1)?, &config)?;
-        format_on(&mut engine, &file, &Format::default())?;
+        format_on(&mut engine, &file, &FormatOptions::default())?;
         let mut core = Core::open_on(engine, &file, &config)?;
-        core.use_cache(&CacheConfig {
+        core.use_cache(&CacheOptions {
             bytes: 16 << 20,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         })?;
         let who = Identity::new(7, 7);
         let mut segment = |name: &str| {

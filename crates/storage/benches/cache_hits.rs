@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use baio_engine::{Buffer, Caching, Config, Descriptions, Memory, Open};
-use baio_storage::cache::{Borrower, CacheConfig};
+use baio_engine::{Buffer, Caching, Descriptions, EngineOptions, Memory, Open};
+use baio_storage::cache::{Borrower, CacheOptions};
 use baio_storage::{Core, Handle, Mode, Pinning, SegmentOp, SegmentRequest};
 
 const PAGE: usize = 4096;
@@ -88,13 +88,13 @@ fn middle<R>(rounds: &[R], of: impl Fn(&R) -> f64) -> f64 {
 }
 
 fn core_with_cache(bytes: usize) -> Result<Core, baio_storage::Error> {
-    let mut core = Core::new(&Config {
+    let mut core = Core::new(&EngineOptions {
         arena_bytes: bytes + (16 << 20),
-        ..Config::default()
+        ..EngineOptions::default()
     })?;
-    let bytes = CacheConfig {
+    let bytes = CacheOptions {
         bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     };
     core.use_cache(&bytes)?;
     Ok(core)

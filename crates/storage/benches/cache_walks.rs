@@ -6,7 +6,7 @@
 
 use baio_engine::{Arena, Durability, Memory, Time};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, Io, ObjectId};
+use baio_storage::cache::{Cache, CacheOp, CacheOptions, CacheRequest, Io, ObjectId};
 
 const PAGE: usize = 4096;
 const ROUNDS: usize = 3;
@@ -28,9 +28,9 @@ fn main() {
 }
 
 fn cache(bytes: usize) -> Cache {
-    let config = CacheConfig {
+    let config = CacheOptions {
         bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     };
     Cache::new(&Arena::new(bytes).expect("memory"), config).expect("a cache")
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use baio_engine::{Arena, Durability, Memory};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, IoKind};
+use baio_storage::cache::{Cache, CacheOp, CacheOptions, CacheRequest, IoKind};
 
 const PAGE: usize = 4096;
 const ROUNDS: usize = 5;
@@ -39,7 +39,7 @@ fn beside_a_device(pages: usize, durability: Option<Durability>) -> f64 {
     const UNDER_WAY: u64 = 8;
     const TIMES: u64 = 100_000;
     let arena = Arena::new(FRAMES * PAGE).expect("memory");
-    let config = CacheConfig::of_size(FRAMES * PAGE);
+    let config = CacheOptions::of_size(FRAMES * PAGE);
     let mut cache = Cache::new(&arena, config).expect("a cache");
     let size = 16 * FRAMES * PAGE;
     let object = cache.add(size as u64, 0);

@@ -11,8 +11,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, Wait};
-use baio_storage::{Answer, Core, CreateOptions, Format, Identity, OperationId, ResizeOptions, Zeroing};
+use baio_engine::{Choice, EngineOptions, Wait};
+use baio_storage::{Answer, Core, CreateOptions, FormatOptions, Identity, OperationId, ResizeOptions, Zeroing};
 
 const ME: Identity = Identity::new(0, 0);
 /// Creates under way at a time while the volume is filled.
@@ -35,14 +35,14 @@ fn main() -> Result<(), Failure> {
 }
 
 fn measure(path: &Path, (bytes, segments): (u64, u64), backend: Choice) -> Result<(), Failure> {
-    let format = Format {
+    let format = FormatOptions {
         segments: Some(segments + 100),
-        ..Format::of_size(bytes * 2 + segments * 3 * 8192 + (1 << 30))
+        ..FormatOptions::of_size(bytes * 2 + segments * 3 * 8192 + (1 << 30))
     };
     Core::format(path, &format)?;
-    let config = Config {
+    let config = EngineOptions {
         backend,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let mut core = Core::open(path, &config)?;
     let lazy = CreateOptions {

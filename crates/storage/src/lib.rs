@@ -72,5 +72,5 @@ pub use volume::accounts::{Account, EVERYBODY_ELSE, Limited, Limits, OverQuota, 
 pub use volume::beside::Seen;
 pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_on};
 pub use volume::device::Device;
-pub use volume::format::{Format, format_on};
+pub use volume::format::{FormatOptions, format_on};
 pub use volume::inspect::{InUse, SegmentInfo, VolumeInfo, VolumeView, inspect_on, inspect_volume_on};

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
-use baio_storage::{Core, CreateOptions, Fault, Format, check_on};
+use baio_storage::{Core, CreateOptions, Fault, FormatOptions, check_on};
 use harness::images;
 use harness::loop_device::Loop;
 use harness::{BLOCK, ME, ROOT, config, create, format, open, open_simulated, open_write, simulated_disk, skip, write};
@@ -105,10 +105,10 @@ fn a_loop_device_over_the_file_is_the_same_volume() {
 }
 
 fn two_owners() -> (Disk, Core, Core) {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
         max_size_bytes: Some(8 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut first = open_simulated(&disk);
     create(&mut first, "of the first", BLOCK as u64);
@@ -153,9 +153,9 @@ fn who_is_not_alone_does_not_grow_the_volume() {
 #[test]
 fn an_older_superblock_is_passed_over_if_it_is_of_this_volume() {
     for (is_of_another, closed) in [(false, Ok(())), (true, Err("ESTALE"))] {
-        let disk = simulated_disk(&Format {
+        let disk = simulated_disk(&FormatOptions {
             size_bytes: Some(2 << 20),
-            ..Format::default()
+            ..FormatOptions::default()
         });
         let mut older = images::superblock(&disk);
         let core = open_simulated(&disk);

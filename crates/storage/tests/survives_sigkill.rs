@@ -20,7 +20,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use baio_engine::{Choice, Engine};
-use baio_storage::{CheckReport, Core, Format, Identity, Repair};
+use baio_storage::{CheckReport, Core, FormatOptions, Identity, Repair};
 use harness::loop_device::Loop;
 use harness::{Random, TestName, child, format, role};
 use sigkill::child::{config_of, open_only, work};
@@ -233,7 +233,7 @@ fn acknowledged_work_on_a_block_device_survives_sigkill() {
     let Some(device) = Loop::new(dir.path(), BYTES, &["--direct-io=on"]) else {
         return;
     };
-    Core::format(&device.0, &Format::default()).unwrap();
+    Core::format(&device.0, &FormatOptions::default()).unwrap();
     kill_many(
         TestName::of(acknowledged_work_on_a_block_device_survives_sigkill),
         &device.0,

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use baio::{
-    Access, CacheConfig, CacheStats, Config, Core, Durability, Errno, Error, Fault, File, Identity, Link, Local,
-    Memory, Mode, Opened, Options, Outcome, Region, Remote, SegmentOp, SegmentRequest, Stats, Wait,
+    Access, CacheOptions, CacheStats, Core, Durability, EngineOptions, Errno, Error, Fault, File, Identity, Link,
+    LinkOptions, Local, Memory, Mode, Opened, Outcome, Region, Remote, SegmentOp, SegmentRequest, Stats, Wait,
 };
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
@@ -124,10 +124,10 @@ impl Reach for Remote {
             return Err(Failure::new(job.command, "EINVAL", "a plain file is no segment"));
         };
         let told = |error: Error| Failure::from_storage(job.command, &*path.typed, &error);
-        let options = Options {
+        let options = LinkOptions {
             identity: path.identity,
-            config: for_all(job),
-            ..Options::default()
+            engine: for_all(job),
+            ..LinkOptions::default()
         };
         let volume = match path.is_served {
             true => Remote::connect_with(&path.volume, "", &options),
@@ -352,9 +352,9 @@ fn core(job: &Job, lane: &Lane) -> baio::Result<Core> {
         Objects::Segment(segment) if job.writes() => Core::open(&segment.volume, &config)?,
         Objects::Segment(segment) => Core::open_to_read(&segment.volume, &config)?,
     };
-    let cache = CacheConfig {
+    let cache = CacheOptions {
         bytes: job.cache_bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     };
     let given = if is_cached { core.use_cache(&cache) } else { Ok(()) };
     match given {
@@ -369,7 +369,7 @@ fn core(job: &Job, lane: &Lane) -> baio::Result<Core> {
 
 /// For files. Locked memory that a ring has just given back counts for a moment longer; an ordinary user, who has
 /// little of it, would then get a lesser backend than the one that made the file a moment ago.
-fn without_volume(job: &Job, config: &Config) -> baio::Result<Core> {
+fn without_volume(job: &Job, config: &EngineOptions) -> baio::Result<Core> {
     const TRIES: u32 = 20;
     const PAUSE: Duration = Duration::from_millis(20);
     let short = |started: &baio::Result<Core>| match started {
@@ -437,20 +437,20 @@ const ARENA_WORD: u64 = 256 << 10;
 const REGISTERED_MAX: usize = 64 << 20;
 
 /// An engine as large as the lane.
-fn config(job: &Job, lane: &Lane) -> Config {
+fn config(job: &Job, lane: &Lane) -> EngineOptions {
     let arena_bytes = ARENA_SPARE
         + if job.shared_memory {
             0
         } else {
             arena_bytes(job.request_size, lane.depth)
         };
-    Config {
+    EngineOptions {
         backend: job.backend,
         slots: lane.depth + SLOTS_SPARE,
         reserved_slots: SLOTS_SPARE / 2,
         arena_bytes,
         register_arena: arena_bytes <= REGISTERED_MAX,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -465,7 +465,7 @@ fn arena_bytes(request_size: u64, depth: u32) -> usize {
 }
 
 /// An engine as large as all lanes together.
-fn for_all(job: &Job) -> Config {
+fn for_all(job: &Job) -> EngineOptions {
     let all = Lane {
         depth: job.lanes.iter().map(|lane| lane.depth).sum(),
         batch: 1,
@@ -473,7 +473,7 @@ fn for_all(job: &Job) -> Config {
     };
     let each = |lane: &Lane| config(job, lane).arena_bytes - ARENA_SPARE;
     let arena_bytes = ARENA_SPARE + job.lanes.iter().map(each).sum::<usize>();
-    Config {
+    EngineOptions {
         arena_bytes,
         register_arena: arena_bytes <= REGISTERED_MAX,
         ..config(job, &all)

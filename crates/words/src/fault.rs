@@ -122,7 +122,7 @@ impl RequestFault {
             RequestFault::Beyond { write: true, .. } => "write less, or make a larger segment",
             RequestFault::Beyond { .. } => "read less",
             RequestFault::NotYet(_) => "use mode `direct`",
-            RequestFault::NoCache => "open the link with one (`Options::with_cache`), or use another mode",
+            RequestFault::NoCache => "open the link with one (`LinkOptions::with_cache`), or use another mode",
             RequestFault::Cache(error) => error.cure(),
             RequestFault::NotAFile => "resize the segment instead (`baio resize`); a device has the size that it has",
             RequestFault::HasLog => "close the log first, or write elsewhere",

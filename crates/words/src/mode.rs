@@ -9,7 +9,7 @@ pub enum Mode {
     /// the device's block; 4 KiB always is one. Segments are opened so.
     #[default]
     Direct = 0,
-    /// Through baio's own page cache, which the link must have (`Options::with_cache`). A plain write ends when it is copied, and is
+    /// Through baio's own page cache, which the link must have (`LinkOptions::with_cache`). A plain write ends when it is copied, and is
     /// safe after a sync. What other programs, or other links, write to the same file is not seen in cached pages.
     Cached = 1,
     /// Through the kernel's page cache; on plain files only, which are opened so unless something else is asked for.

@@ -1,15 +1,15 @@
 //! baio as an engine: submit, turn, take completions. What a program does that has a loop of its own.
 
-use baio_engine::{Caching, Choice, Config, Descriptions, Engine, File, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Choice, Descriptions, Engine, EngineOptions, File, Open, Policy, Request, Wait};
 use baio_peers::{BLOCK, Load, Outcome};
 
 fn main() -> Outcome {
     let load = Load::from_arguments()?;
-    let config = Config {
+    let config = EngineOptions {
         backend: Choice::Uring,
         arena_bytes: load.depth * BLOCK,
         register_arena: true,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let mut engine = Engine::new(&config)?;
     let open = Open {

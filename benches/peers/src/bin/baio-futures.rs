@@ -1,7 +1,9 @@
 //! baio as a library: futures on a segment, joined and driven by `block_on`. The segment lies in a volume of its own, which is
 //! made when it is missing: `baio-futures VOLUME --make BYTES`.
 
-use baio::{Access, Backend, Buffer, Config, CreateOptions, Durability, Format, Link, Local, Options, Segment};
+use baio::{
+    Access, Backend, Buffer, CreateOptions, Durability, EngineOptions, FormatOptions, Link, LinkOptions, Local, Segment,
+};
 use baio_peers::{BLOCK, Load, Outcome};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -17,17 +19,17 @@ fn main() -> Outcome {
         return make(path, bytes.parse()?);
     }
     let load = Load::from_arguments()?;
-    let config = Config {
+    let engine = EngineOptions {
         backend: Backend::Uring,
         arena_bytes: 4 << 20,
         register_arena: true,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let volume = Local::open_to_read(
         &load.path,
-        &Options {
-            config,
-            ..Options::default()
+        &LinkOptions {
+            engine,
+            ..LinkOptions::default()
         },
     )?;
     let segment = volume.open_segment(SEGMENT, Access::Read).wait()?;
@@ -62,10 +64,10 @@ fn make(path: &str, bytes: u64) -> Outcome {
     let size_bytes = Some(bytes + bytes / 16 + (64 << 20));
     baio::format(
         path,
-        &Format {
+        &FormatOptions {
             size_bytes,
             force: true,
-            ..Format::default()
+            ..FormatOptions::default()
         },
     )?;
     let volume = Local::open(path)?;

@@ -510,7 +510,7 @@ mod tests {
             bytes_read: 1 << 40,
             ..Stats::default()
         };
-        let core = baio_storage::Core::new(&baio_engine::Config::default()).unwrap();
+        let core = baio_storage::Core::new(&baio_engine::EngineOptions::default()).unwrap();
         let mut metrics = Metrics {
             engine,
             cache: Some(CacheStats::default()),
@@ -576,7 +576,7 @@ mod tests {
     fn requests_are_told_apart_and_their_times_add_up() {
         let place = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(place.path(), [0; 8192]).unwrap();
-        let mut core = baio_storage::Core::new(&baio_engine::Config::default()).unwrap();
+        let mut core = baio_storage::Core::new(&baio_engine::EngineOptions::default()).unwrap();
         let file = baio_engine::File::open(place.path(), &baio_engine::Open::write()).unwrap();
         let policy = baio_engine::Policy {
             caching: baio_engine::Caching::Kernel,

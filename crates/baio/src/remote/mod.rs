@@ -33,7 +33,7 @@ use std::thread::{JoinHandle, ThreadId};
 use baio_broker::control::Reply;
 use baio_broker::{Setup, start};
 use baio_client::{Carrier, Ended, Session, Wishes};
-use baio_engine::Config;
+use baio_engine::EngineOptions;
 use baio_storage::{Answer, Command, Core, Error, Fault, Identity, Outcome, Result};
 use baio_words::RequestFault;
 use baio_words::session::{BrokerStatus, GOES_ON};
@@ -43,7 +43,7 @@ use self::carried::{Carried, Client, outcome};
 use self::logs::{Ends, Logs};
 use crate::local::inside;
 use crate::operation::Operation;
-use crate::options::{Options, Reconnect};
+use crate::options::{LinkOptions, Reconnect};
 use crate::trace;
 use crate::transport::Facts;
 
@@ -57,7 +57,7 @@ use crate::transport::Facts;
 /// # let dir = std::env::temp_dir().join(format!("baio-remote-doc-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
 /// # let path = dir.join("volume.img");
-/// # baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
+/// # baio::format(&path, &baio::FormatOptions { size_bytes: Some(16 << 20), force: true, ..baio::FormatOptions::default() })?;
 /// let volume = Remote::open(&path)?;
 /// let segment = volume.block_on(async {
 ///     volume.create_segment("shared", &CreateOptions::of_size(1 << 20)).await?;
@@ -155,14 +155,14 @@ impl Remote {
     /// # Errors
     /// No backend or no thread can be had.
     pub fn new() -> Result<Remote> {
-        Remote::new_with(&Options::default())
+        Remote::new_with(&LinkOptions::default())
     }
 
     /// The same with options.
     ///
     /// # Errors
     /// As [`Remote::new`]; there is no memory for the cache.
-    pub fn new_with(options: &Options) -> Result<Remote> {
+    pub fn new_with(options: &LinkOptions) -> Result<Remote> {
         let how = options.clone();
         Remote::around(move || how.start(), options)
     }
@@ -172,14 +172,14 @@ impl Remote {
     /// # Errors
     /// The volume is in use by another process, which the error names; it is not a volume, or damaged; or the system's error.
     pub fn open(path: impl AsRef<Path>) -> Result<Remote> {
-        Remote::open_with(path, &Options::default())
+        Remote::open_with(path, &LinkOptions::default())
     }
 
     /// The same with options.
     ///
     /// # Errors
     /// As [`Remote::open`].
-    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Remote> {
+    pub fn open_with(path: impl AsRef<Path>, options: &LinkOptions) -> Result<Remote> {
         let (path, how) = (path.as_ref().to_owned(), options.clone());
         Remote::around(move || how.open(&path), options)
     }
@@ -188,8 +188,8 @@ impl Remote {
     ///
     /// # Errors
     /// What `make` said, or that the thread could not be had.
-    pub fn around(make: impl FnOnce() -> Result<Core> + Send + 'static, options: &Options) -> Result<Remote> {
-        let Config { slots, .. } = options.config;
+    pub fn around(make: impl FnOnce() -> Result<Core> + Send + 'static, options: &LinkOptions) -> Result<Remote> {
+        let EngineOptions { slots, .. } = options.engine;
         let setup = Setup {
             identity: options.identity,
             places: slots,
@@ -228,15 +228,15 @@ impl Remote {
 
     /// The same, for the volume that is served under this name (empty: the only one). The link has as many slots and as much buffer memory as
     /// the options say, if the broker gives that much. The caller's identity is what the broker sees of the process ([`crate::Link::identity`]).
-    /// [`Options::reconnect`] says what the link does when the broker ends.
+    /// [`LinkOptions::reconnect`] says what the link does when the broker ends.
     ///
     /// # Errors
     /// As [`Remote::connect`]; no such volume is served there.
-    pub fn connect_with(path: impl AsRef<Path>, volume: &str, options: &Options) -> Result<Remote> {
+    pub fn connect_with(path: impl AsRef<Path>, volume: &str, options: &LinkOptions) -> Result<Remote> {
         let wishes = Wishes {
             volume: volume.to_owned(),
-            places: options.config.slots,
-            arena_bytes: options.config.arena_bytes as u64,
+            places: options.engine.slots,
+            arena_bytes: options.engine.arena_bytes as u64,
             ..Wishes::default()
         };
         Remote::connect_to(path.as_ref(), wishes, options.reconnect)

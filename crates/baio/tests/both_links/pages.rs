@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use baio::{CacheConfig, CacheError, Eviction, Fault, Hint, Link, Local, Mode, Pattern, Policy, Remote, ResizeOptions};
+use baio::{
+    CacheError, CacheOptions, Eviction, Fault, Hint, Link, Local, Mode, Pattern, Policy, Remote, ResizeOptions,
+};
 use futures_util::future::{join, join_all};
 
 use crate::rig::{Made, PAGE, Volume, byte_of, once, options, page, segment, until};
@@ -178,7 +180,7 @@ pub(crate) fn flushed_to_an_lsn<L: Made>() {
 pub(crate) fn a_flush_that_nobody_awaits_is_over<L: Made>() {
     let volume = Volume::new();
     let mut few = options(16);
-    few.config.slots = 4;
+    few.engine.slots = 4;
     let link = L::open_with(&volume.path, &few).unwrap();
     let open = segment(&link, "one", 8);
     let pin = open.pin_new(0, 10).wait().unwrap();
@@ -342,7 +344,7 @@ impl Eviction for Counting {
 }
 
 pub(crate) fn a_policy_of_ones_own_is_asked<L: Made>() {
-    fn make(config: &CacheConfig) -> Box<dyn Eviction> {
+    fn make(config: &CacheOptions) -> Box<dyn Eviction> {
         let frames = u32::try_from(config.bytes / PAGE).unwrap();
         Box::new(Counting(Policy::Clock.build(frames).unwrap()))
     }

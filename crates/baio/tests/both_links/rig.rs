@@ -6,7 +6,10 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use baio::{Access, Buffer, Config, CreateOptions, Format, Identity, Link, Local, Options, Remote, Result, Segment};
+use baio::{
+    Access, Buffer, CreateOptions, EngineOptions, FormatOptions, Identity, Link, LinkOptions, Local, Remote, Result,
+    Segment,
+};
 
 pub(crate) use crate::story::tell_of;
 
@@ -16,26 +19,26 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) const ROOT: Identity = Identity::new(0, 0);
 
 pub(crate) trait Made: Link {
-    fn open_with(path: &Path, options: &Options) -> Result<Self>;
-    fn new_with(options: &Options) -> Result<Self>;
+    fn open_with(path: &Path, options: &LinkOptions) -> Result<Self>;
+    fn new_with(options: &LinkOptions) -> Result<Self>;
 }
 
 impl Made for Local {
-    fn open_with(path: &Path, options: &Options) -> Result<Local> {
+    fn open_with(path: &Path, options: &LinkOptions) -> Result<Local> {
         Local::open_with(path, options)
     }
 
-    fn new_with(options: &Options) -> Result<Local> {
+    fn new_with(options: &LinkOptions) -> Result<Local> {
         Local::new_with(options)
     }
 }
 
 impl Made for Remote {
-    fn open_with(path: &Path, options: &Options) -> Result<Remote> {
+    fn open_with(path: &Path, options: &LinkOptions) -> Result<Remote> {
         Remote::open_with(path, options)
     }
 
-    fn new_with(options: &Options) -> Result<Remote> {
+    fn new_with(options: &LinkOptions) -> Result<Remote> {
         Remote::new_with(options)
     }
 }
@@ -50,10 +53,10 @@ impl Volume {
     pub(crate) fn new() -> Volume {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = dir.path().join("volume.img");
-        let format = Format {
+        let format = FormatOptions {
             size_bytes: Some(16 << 20),
             segments: Some(256),
-            ..Format::default()
+            ..FormatOptions::default()
         };
         baio::format(&path, &format).unwrap();
         Volume { dir, path }
@@ -65,15 +68,15 @@ impl Volume {
 }
 
 /// With a cache of so many pages.
-pub(crate) fn options(pages: usize) -> Options {
-    let options = Options {
+pub(crate) fn options(pages: usize) -> LinkOptions {
+    let options = LinkOptions {
         identity: ROOT,
-        config: Config {
+        engine: EngineOptions {
             slots: 64,
             arena_bytes: 4 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     };
     match pages {
         0 => options,

@@ -20,7 +20,7 @@ fn scarce<L: Made>(volume: &Volume) -> L {
 
 fn with<L: Made>(volume: &Volume, cache_pages: usize, slots: u32) -> L {
     let mut options = options(cache_pages);
-    options.config.slots = slots;
+    options.engine.slots = slots;
     L::open_with(&volume.path, &options).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use baio::{CacheConfig, Core, Format, Limits, Remote};
+use baio::{CacheOptions, Core, FormatOptions, Limits, Remote};
 use baio_broker::host::{Broker, Figures, Listener, Options, Stop};
 use baio_storage::Counters;
 
@@ -20,21 +20,21 @@ pub struct Served {
 impl Served {
     /// With a page cache of 64 pages.
     pub fn new(change: impl FnOnce(&mut Options) + Send + 'static) -> Served {
-        let cache = CacheConfig {
+        let cache = CacheOptions {
             bytes: 64 * 4096,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         Served::with(64 << 20, cache, change)
     }
 
     /// A volume of so many bytes, with this page cache.
-    pub fn with(size_bytes: u64, cache: CacheConfig, change: impl FnOnce(&mut Options) + Send + 'static) -> Served {
+    pub fn with(size_bytes: u64, cache: CacheOptions, change: impl FnOnce(&mut Options) + Send + 'static) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("volume.img");
-        let format = Format {
+        let format = FormatOptions {
             size_bytes: Some(size_bytes),
             segments: Some(1000),
-            ..Format::default()
+            ..FormatOptions::default()
         };
         baio::format(&path, &format).unwrap();
         let socket = dir.path().join("socket");
@@ -51,7 +51,7 @@ impl Served {
                 ..Options::default()
             };
             change(&mut options);
-            let mut config = super::options(baio::Backend::Auto, 256).config;
+            let mut config = super::options(baio::Backend::Auto, 256).engine;
             // The cache's frames are a part of the arena.
             config.arena_bytes += cache.bytes;
             let mut core = Core::open(&path, &config)?;

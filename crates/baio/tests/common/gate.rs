@@ -3,9 +3,9 @@
 #[path = "../../../broker/tests/support/device.rs"]
 mod device;
 
-use baio::{Core, Identity, Local, Options, Remote};
+use baio::{Core, Identity, LinkOptions, Local, Remote};
 use baio_engine::sim::Disk;
-use baio_engine::{Config, Engine, File};
+use baio_engine::{Engine, EngineOptions, File};
 use baio_storage::format_on;
 
 pub use device::Gate;
@@ -15,10 +15,10 @@ pub fn gated() -> (Gate, Remote) {
     let gate = Gate::default();
     let inside = gate.clone();
     let config = config(128);
-    let options = Options {
+    let options = LinkOptions {
         identity: Identity::effective(),
-        config,
-        ..Options::default()
+        engine: config,
+        ..LinkOptions::default()
     };
     let make = move || core(&inside, &config);
     (gate, Remote::around(make, &options).unwrap())
@@ -30,18 +30,18 @@ pub fn gated_here(gate: &Gate, slots: u32) -> Local {
     Local::around(core, Identity::effective())
 }
 
-fn config(slots: u32) -> Config {
-    Config {
+fn config(slots: u32) -> EngineOptions {
+    EngineOptions {
         slots,
         arena_bytes: 8 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
-fn core(gate: &Gate, config: &Config) -> baio::Result<Core> {
+fn core(gate: &Gate, config: &EngineOptions) -> baio::Result<Core> {
     let disk = Disk::new(16 << 20);
     let file = File::simulated(&disk, "gated");
     let mut engine = Engine::with_backend(gate.backend(), config).expect("an engine");
-    format_on(&mut engine, &file, &baio::Format::default())?;
+    format_on(&mut engine, &file, &baio::FormatOptions::default())?;
     Core::open_on(engine, &file, config)
 }

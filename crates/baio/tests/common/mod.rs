@@ -18,26 +18,26 @@ use std::task::{Context, Poll, Wake, Waker};
 #[cfg(feature = "tokio")]
 use std::time::Duration;
 
-use baio::{Access, Backend, Config, CreateOptions, Format, Link, Local, Options, Segment, Wait};
+use baio::{Access, Backend, CreateOptions, EngineOptions, FormatOptions, Link, LinkOptions, Local, Segment, Wait};
 
-pub fn options(backend: Backend, slots: u32) -> Options {
-    Options {
-        config: Config {
+pub fn options(backend: Backend, slots: u32) -> LinkOptions {
+    LinkOptions {
+        engine: EngineOptions {
             backend,
             slots,
             arena_bytes: 8 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     }
 }
 
 pub fn image(size: u64) -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(size),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(&path, &format).unwrap();
     (dir, path)
@@ -50,7 +50,7 @@ pub fn volume(backend: Backend) -> (tempfile::TempDir, Local) {
     (dir, volume)
 }
 
-pub fn cached_options(cache_pages: usize, slots: u32) -> Options {
+pub fn cached_options(cache_pages: usize, slots: u32) -> LinkOptions {
     options(Backend::Auto, slots).with_cache(cache_pages * 4096)
 }
 

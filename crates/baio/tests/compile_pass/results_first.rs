@@ -2,7 +2,7 @@
 #![deny(warnings)]
 
 use baio::{
-    Access, CreateOptions, Durability, Failed, File, Format, Link, Local, Mode, Options, Pin, Remote, Request, Segment,
+    Access, CreateOptions, Durability, Failed, File, FormatOptions, Link, Local, Mode, LinkOptions, Pin, Remote, Request, Segment,
 };
 
 /// On any link.
@@ -81,12 +81,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let volume = dir.join("volume.img");
     baio::format(
         &volume,
-        &Format {
+        &FormatOptions {
             size_bytes: Some(16 << 20),
-            ..Format::default()
+            ..FormatOptions::default()
         },
     )?;
-    let options = Options::default().with_cache(1 << 20);
+    let options = LinkOptions::default().with_cache(1 << 20);
     all(Local::open_with(&volume, &options)?, &dir)?;
     let remote = Remote::open_with(&volume, &options)?;
     elsewhere(&remote, volume.clone())?;

@@ -8,7 +8,7 @@ mod btree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baio::{Access, CacheConfig, Config, Core, CreateOptions, Format, Link, Options, PAGE, Remote};
+use baio::{Access, CacheOptions, Core, CreateOptions, EngineOptions, FormatOptions, Link, LinkOptions, PAGE, Remote};
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use btree::Tree;
@@ -16,11 +16,11 @@ use btree::Tree;
 const PAGES: u64 = 400;
 const LOG_PAGES: u64 = 150;
 
-fn config() -> Config {
-    Config {
+fn config() -> EngineOptions {
+    EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -29,7 +29,7 @@ fn formatted() -> Disk {
     let disk = Disk::new(4 << 20);
     let file = File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    baio_storage::format_on(&mut engine, &file, &Format::default()).unwrap();
+    baio_storage::format_on(&mut engine, &file, &FormatOptions::default()).unwrap();
     let engine = Engine::simulated(Sim::new(2).unwrap(), &config()).unwrap();
     let core = Core::open_on(engine, &file, &config()).unwrap();
     let link = baio::Local::around(core, baio::Identity::effective());
@@ -47,15 +47,15 @@ fn open(disk: &Disk) -> (Remote, Tree) {
     let make = move || {
         let engine = Engine::simulated(Sim::new(2).unwrap(), &config()).unwrap();
         let mut core = Core::open_on(engine, &File::simulated(&disk, "volume"), &config())?;
-        core.use_cache(&CacheConfig {
+        core.use_cache(&CacheOptions {
             bytes: 24 * PAGE,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         })?;
         Ok(core)
     };
-    let options = Options {
-        config: config(),
-        ..Options::default()
+    let options = LinkOptions {
+        engine: config(),
+        ..LinkOptions::default()
     };
     let link = Remote::around(make, &options).unwrap();
     let tree = link.block_on(async {
@@ -195,9 +195,9 @@ async fn eight_tasks_use_it_at_once() {
 fn the_program_puts_and_gets_on_segments() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(16 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(&path, &format).unwrap();
     let link = Remote::open(&path).unwrap();

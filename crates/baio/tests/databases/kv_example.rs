@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Access, CreateOptions, Format, Link, Remote};
+use baio::{Access, CreateOptions, FormatOptions, Link, Remote};
 use kv::Store;
 
 use crate::child::{self, TestName};
@@ -21,9 +21,9 @@ const KEYS: u64 = 16;
 
 fn volume(dir: &Path) -> std::path::PathBuf {
     let path = dir.join("volume.img");
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(16 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(&path, &format).unwrap();
     let link = Remote::open(&path).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::Poll;
 
-use baio::{Backend, Buffer, Config, File, Link, Local, Mode, OpenOptions, Options, Remote, Result};
+use baio::{Backend, Buffer, EngineOptions, File, Link, LinkOptions, Local, Mode, OpenOptions, Remote, Result};
 
 /// Bytes of a page, and what direct requests are aligned to everywhere.
 pub(crate) const PAGE: usize = 4096;
@@ -22,13 +22,13 @@ pub(crate) const ARENA: usize = 8 << 20;
 pub(crate) trait Made: Link {
     const NAME: &'static str;
 
-    fn made(options: &Options) -> Result<Self>;
+    fn made(options: &LinkOptions) -> Result<Self>;
 }
 
 impl Made for Local {
     const NAME: &'static str = "local";
 
-    fn made(options: &Options) -> Result<Local> {
+    fn made(options: &LinkOptions) -> Result<Local> {
         Local::new_with(options)
     }
 }
@@ -36,7 +36,7 @@ impl Made for Local {
 impl Made for Remote {
     const NAME: &'static str = "remote";
 
-    fn made(options: &Options) -> Result<Remote> {
+    fn made(options: &LinkOptions) -> Result<Remote> {
         Remote::new_with(options)
     }
 }
@@ -75,15 +75,15 @@ impl<L: Made> Bench<L> {
         }
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            config: Config {
+    pub(crate) fn options(&self) -> LinkOptions {
+        LinkOptions {
+            engine: EngineOptions {
                 backend: self.backend,
                 slots: SLOTS,
                 arena_bytes: ARENA,
-                ..Config::default()
+                ..EngineOptions::default()
             },
-            ..Options::default()
+            ..LinkOptions::default()
         }
         .with_cache(1 << 20)
     }
@@ -99,12 +99,12 @@ impl<L: Made> Bench<L> {
 
     pub(crate) fn link_of_slots(&self, slots: u32) -> L {
         let mut options = self.options();
-        options.config.slots = slots;
+        options.engine.slots = slots;
         self.link_with(&options)
     }
 
     /// AIO events and locked memory are the whole machine's, and another test may have them for a moment.
-    pub(crate) fn link_with(&self, options: &Options) -> L {
+    pub(crate) fn link_with(&self, options: &LinkOptions) -> L {
         for _ in 0..1000 {
             match L::made(options) {
                 Err(error) if matches!(error.code(), "EAGAIN" | "ENOMEM") => {

@@ -384,7 +384,7 @@ fn a_place_on_a_service_wakes_one_of_those_who_wait() {
 fn who_was_woken_for_a_slot_and_leaves_hands_it_on() {
     let (_dir, path) = common::image(16 << 20);
     let mut options = common::options(Backend::Auto, 8);
-    options.config.reserved_slots = 0; // An outcome that nobody takes keeps a slot that others could have.
+    options.engine.reserved_slots = 0; // An outcome that nobody takes keeps a slot that others could have.
     let volume = Local::open_with(&path, &options).unwrap();
     let segment = common::segment(&volume, "full", 64 << 10);
     let _driver = volume.drive();

@@ -3,20 +3,20 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use baio::{Backend, Config, Durability, File, Link, Local, Mode, OpenOptions, Options, Reader, Remote};
+use baio::{Backend, Durability, EngineOptions, File, Link, LinkOptions, Local, Mode, OpenOptions, Reader, Remote};
 use futures_util::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
 use crate::common;
 use crate::common::stream::{PIECE, bytes, futures_io_write, write};
 
-fn options(arena_bytes: usize) -> Options {
-    Options {
-        config: Config {
+fn options(arena_bytes: usize) -> LinkOptions {
+    LinkOptions {
+        engine: EngineOptions {
             slots: 128,
             arena_bytes,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     }
 }
 

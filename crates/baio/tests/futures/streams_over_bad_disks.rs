@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::task::Poll;
 
-use baio::{Config, Core, Format, Identity, Link, Local, Segment};
+use baio::{Core, EngineOptions, FormatOptions, Identity, Link, Local, Segment};
 use baio_engine::Engine;
 use baio_engine::sim::{Disk, Fault, Faults, Sim, Trigger};
 use futures_util::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,15 +14,15 @@ use crate::common::stream::{PIECE, bytes, futures_io_write, write};
 
 /// A volume on a simulated disk, with a segment of 1 MiB whose bytes are these.
 fn simulated(content: &[u8]) -> (Disk, Local, Segment<Local>) {
-    let config = Config {
+    let config = EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let disk = Disk::new(8 << 20);
     let file = baio_engine::File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
-    baio_storage::format_on(&mut engine, &file, &Format::default()).unwrap();
+    baio_storage::format_on(&mut engine, &file, &FormatOptions::default()).unwrap();
     let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
     let core = Core::open_on(engine, &file, &config).unwrap();
     let link = Local::around(core, Identity::effective());

@@ -5,19 +5,19 @@
 use std::path::Path;
 
 use baio::{
-    Access, Backend, Buffer, CacheConfig, Durability, Error, Fault, Link, Local, Mode, Options, Remote, ResizeOptions,
-    Segment,
+    Access, Backend, Buffer, CacheOptions, Durability, Error, Fault, Link, LinkOptions, Local, Mode, Remote,
+    ResizeOptions, Segment,
 };
 
 use crate::common;
 
 const PAGE: usize = 4096;
 
-fn options(cache_pages: usize) -> Options {
-    Options {
-        cache: (cache_pages > 0).then(|| CacheConfig {
+fn options(cache_pages: usize) -> LinkOptions {
+    LinkOptions {
+        cache: (cache_pages > 0).then(|| CacheOptions {
             bytes: cache_pages * PAGE,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         }),
         ..common::options(Backend::Auto, 128)
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use baio::metrics::LogCounters;
 use baio::{
-    Access, Config, Core, CreateOptions, Errno, Fault, Identity, Link, Local, Log, LogError, LogOptions, Options,
-    Remote,
+    Access, Core, CreateOptions, EngineOptions, Errno, Fault, Identity, Link, LinkOptions, Local, Log, LogError,
+    LogOptions, Remote,
 };
 use baio_engine::sim::{Disk, Fault as DiskFault, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
@@ -14,11 +14,11 @@ use crate::rig::payloads;
 
 const LOG_BYTES: u64 = 512 << 10;
 
-fn config() -> Config {
-    Config {
+fn config() -> EngineOptions {
+    EngineOptions {
         slots: 64,
         arena_bytes: 8 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn formatted() -> Disk {
     let disk = Disk::new(4 << 20);
     let file = File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    baio_storage::format_on(&mut engine, &file, &baio::Format::default()).unwrap();
+    baio_storage::format_on(&mut engine, &file, &baio::FormatOptions::default()).unwrap();
     let link = local(&disk);
     link.create_segment("log", &CreateOptions::of_size(LOG_BYTES))
         .wait()
@@ -53,9 +53,9 @@ fn local(disk: &Disk) -> Local {
 
 pub(crate) fn remote(disk: &Disk) -> Remote {
     let disk = disk.clone();
-    let options = Options {
-        config: config(),
-        ..Options::default()
+    let options = LinkOptions {
+        engine: config(),
+        ..LinkOptions::default()
     };
     Remote::around(move || core(&disk), &options).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Pages of the buffer pool wait for the log that they are under, and hear of it by themselves.
 
-use baio::{Access, Backend, CreateOptions, Durability, Local, Options, Remote};
+use baio::{Access, Backend, CreateOptions, Durability, LinkOptions, Local, Remote};
 
 use crate::rig::{Made, Place, Rig, segment};
 
@@ -11,9 +11,9 @@ fn pages_wait_for_their_log<L: Made>() {
         is_far: false,
         block_bytes: 512,
     });
-    let options = Options {
+    let options = LinkOptions {
         identity: baio::Identity::new(0, 0),
-        ..Options::default()
+        ..LinkOptions::default()
     };
     let link = L::open_with(&rig.volume, &options.with_cache(1 << 20)).unwrap();
     let size = CreateOptions::of_size(1 << 20);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use baio::{Access, Backend, File, Identity, Link, Log, LogOptions, Lsn, Options, Remote};
+use baio::{Access, Backend, File, Identity, Link, LinkOptions, Log, LogOptions, Lsn, Remote};
 
 use crate::child::{self, TestName};
 use crate::rig::{Place, Rig, payloads};
@@ -20,9 +20,9 @@ fn options() -> LogOptions {
 
 /// Appends numbers, each by one of some threads, and says on stderr which are durable.
 fn work(volume: &Path) {
-    let as_the_rig = Options {
+    let as_the_rig = LinkOptions {
         identity: Identity::new(0, 0),
-        ..Options::default()
+        ..LinkOptions::default()
     };
     let link = Remote::open_with(volume, &as_the_rig).unwrap();
     let segment = link.open_segment("log", Access::Write).wait().unwrap();

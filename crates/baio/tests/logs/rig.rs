@@ -7,18 +7,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use baio::{
-    Access, Backend, Config, Core, CreateOptions, File, Format, Identity, Limits, Link, Local, LogOptions, Opened,
-    Options, Remote, Result,
+    Access, Backend, Core, CreateOptions, EngineOptions, File, FormatOptions, Identity, Limits, Link, LinkOptions,
+    Local, LogOptions, Opened, Remote, Result,
 };
 use baio_broker::host;
 
 pub(crate) trait Made: Link {
-    fn open_with(path: &Path, options: &Options) -> Result<Self>;
+    fn open_with(path: &Path, options: &LinkOptions) -> Result<Self>;
     fn connect(socket: &Path) -> Result<Self>;
 }
 
 impl Made for Local {
-    fn open_with(path: &Path, options: &Options) -> Result<Local> {
+    fn open_with(path: &Path, options: &LinkOptions) -> Result<Local> {
         Local::open_with(path, options)
     }
 
@@ -28,7 +28,7 @@ impl Made for Local {
 }
 
 impl Made for Remote {
-    fn open_with(path: &Path, options: &Options) -> Result<Remote> {
+    fn open_with(path: &Path, options: &LinkOptions) -> Result<Remote> {
         Remote::open_with(path, options)
     }
 
@@ -62,10 +62,10 @@ impl Rig {
     pub(crate) fn new(place: Place) -> Rig {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let volume = dir.path().join("volume.img");
-        let format = Format {
+        let format = FormatOptions {
             size_bytes: Some(16 << 20),
             segments: Some(256),
-            ..Format::default()
+            ..FormatOptions::default()
         };
         baio::format(&volume, &format).unwrap();
         let file = dir.path().join("file");
@@ -89,15 +89,15 @@ impl Rig {
         if let Some(broker) = &self.broker {
             return L::connect(&broker.socket).unwrap();
         }
-        let options = Options {
+        let options = LinkOptions {
             identity: Identity::new(0, 0),
-            config: Config {
+            engine: EngineOptions {
                 backend: self.place.backend,
                 slots: 32,
                 arena_bytes: 16 << 20,
-                ..Config::default()
+                ..EngineOptions::default()
             },
-            ..Options::default()
+            ..LinkOptions::default()
         };
         L::open_with(&self.volume, &options).unwrap()
     }
@@ -143,11 +143,11 @@ impl Broker {
         let listener = host::Listener::bind(&socket, 0o600).unwrap();
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let config = Config {
+            let config = EngineOptions {
                 backend,
                 slots: 64,
                 arena_bytes: 16 << 20,
-                ..Config::default()
+                ..EngineOptions::default()
             };
             let core = Core::open(&volume, &config)?;
             let options = host::Options {

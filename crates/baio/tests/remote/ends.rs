@@ -231,7 +231,7 @@ fn an_open_that_fails_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let error = Remote::open(dir.path().join("none")).unwrap_err();
     assert_eq!(error.code(), "ENOENT");
-    let error = Remote::around(|| panic!("in the making"), &baio::Options::default()).unwrap_err();
+    let error = Remote::around(|| panic!("in the making"), &baio::LinkOptions::default()).unwrap_err();
     assert!(matches!(error.fault, Fault::ServiceEnded));
 }
 

@@ -203,7 +203,7 @@ fn who_finds_no_broker_is_told_why() {
     std::fs::write(&path, "").unwrap();
     why(&path, "ECONNREFUSED");
     let served = Served::new(|options| options.clients_of_one_max = 1);
-    let error = Remote::connect_with(&served.socket, "other", &baio::Options::default()).unwrap_err();
+    let error = Remote::connect_with(&served.socket, "other", &baio::LinkOptions::default()).unwrap_err();
     assert!(
         matches!(error.fault, Fault::Told(_)) && error.code() == "ENOENT",
         "{error:?}"

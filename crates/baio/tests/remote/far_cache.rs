@@ -3,7 +3,7 @@
 
 use std::sync::Barrier;
 
-use baio::{Access, CacheConfig, Durability, Link, Pattern, Policy, Remote, Segment};
+use baio::{Access, CacheOptions, Durability, Link, Pattern, Policy, Remote, Segment};
 
 use crate::common::broker::Served;
 use crate::common::segment;
@@ -12,10 +12,10 @@ const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 const PIECE: u64 = 256 << 10;
 
-fn cache(bytes: u64) -> CacheConfig {
-    CacheConfig {
+fn cache(bytes: u64) -> CacheOptions {
+    CacheOptions {
         bytes: bytes as usize,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     }
 }
 
@@ -86,7 +86,7 @@ fn a_scan_of_one_client_leaves_anothers_hot_set_where_it_is() {
     const SCANNED: u64 = 4 * CACHE;
     let served = Served::with(
         96 * MIB,
-        CacheConfig {
+        CacheOptions {
             eviction: Policy::S3Fifo,
             ..cache(CACHE)
         },

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use baio::{Access, CreateOptions, Link, Options, Reconnect, Remote, SegmentOp};
+use baio::{Access, CreateOptions, Link, LinkOptions, Reconnect, Remote, SegmentOp};
 use baio_client::locks_taken;
 
 use crate::common::broker::Served;
@@ -50,9 +50,9 @@ fn a_request_is_sent_with_one_lock() {
 #[test]
 fn a_request_that_may_go_on_with_the_next_broker_too() {
     let served = Served::new(|_| {});
-    let options = Options {
+    let options = LinkOptions {
         reconnect: Reconnect::Within(Duration::from_secs(60)),
-        ..Options::default()
+        ..LinkOptions::default()
     };
     story(&Remote::connect_with(&served.socket, "served", &options).unwrap());
 }

@@ -408,8 +408,8 @@ pub(super) fn failed(errno: Errno, operation: &str, need: &str, cure: &str) -> A
 #[cfg(test)]
 mod tests {
     use baio_engine::sim::{Disk, Sim};
-    use baio_engine::{Config, Engine, File, Wait};
-    use baio_storage::{CreateOptions, Format, SegmentOp, SegmentRequest, format_on};
+    use baio_engine::{Engine, EngineOptions, File, Wait};
+    use baio_storage::{CreateOptions, FormatOptions, SegmentOp, SegmentRequest, format_on};
 
     use super::*;
 
@@ -417,12 +417,12 @@ mod tests {
     #[test]
     fn what_is_under_way_by_a_claim_lands() {
         const ROOT: Identity = Identity::new(0, 0);
-        let (disk, config) = (Disk::new(16 << 20), Config::default());
+        let (disk, config) = (Disk::new(16 << 20), EngineOptions::default());
         let file = File::simulated(&disk, "disk");
-        let format = Format {
+        let format = FormatOptions {
             size_bytes: Some(16 << 20),
             segments: Some(64),
-            ..Format::default()
+            ..FormatOptions::default()
         };
         let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
         format_on(&mut engine, &file, &format).unwrap();

@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use baio_broker::host::{Broker, Listener, Options, Stop};
-use baio_engine::Config;
-use baio_storage::cache::CacheConfig;
-use baio_storage::{Core, Format, Identity, Limits, SegmentInfo};
+use baio_engine::EngineOptions;
+use baio_storage::cache::CacheOptions;
+use baio_storage::{Core, FormatOptions, Identity, Limits, SegmentInfo};
 use baio_words::Access;
 use baio_words::entry::HandleWords;
 use baio_words::session::{Answer, BrokerStatus, OwnerStatus, Question};
@@ -26,12 +26,12 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Few slots, so that requests are held, and little memory.
-fn config() -> Config {
-    Config {
+fn config() -> EngineOptions {
+    EngineOptions {
         slots: 32,
         reserved_slots: 8,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -71,10 +71,10 @@ impl House {
         // Other users come too.
         rustix::fs::chmod(dir.path(), Mode::from_raw_mode(0o755)).unwrap();
         let (socket, image) = (dir.path().join("socket"), dir.path().join("volume.img"));
-        let format = Format {
+        let format = FormatOptions {
             size_bytes: Some((64 << 20) + segments * (9 << 10)),
             segments: Some(segments),
-            ..Format::default()
+            ..FormatOptions::default()
         };
         Core::format(&image, &format).unwrap();
         let options = Options {
@@ -89,15 +89,15 @@ impl House {
         let (tell, told) = mpsc::channel();
         let (tell_end, ended) = mpsc::channel();
         std::thread::spawn(move || {
-            let config = Config {
+            let config = EngineOptions {
                 arena_bytes: (4 << 20) + cache_bytes,
                 ..config()
             };
             let mut core = Core::open(&image, &config).unwrap();
             if cache_bytes > 0 {
-                let cache = CacheConfig {
+                let cache = CacheOptions {
                     bytes: cache_bytes,
-                    ..CacheConfig::default()
+                    ..CacheOptions::default()
                 };
                 core.use_cache(&cache).unwrap();
             }

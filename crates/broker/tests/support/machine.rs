@@ -1,6 +1,6 @@
 //! A service on a simulated machine, whose device hangs when the test says so.
 
-use baio_engine::{Config, Engine};
+use baio_engine::{Engine, EngineOptions};
 
 use super::Client;
 use super::device::Gate;
@@ -25,10 +25,10 @@ impl Gate {
     pub(crate) fn client_of(&self, tested: Tested) -> Client {
         let machine = self.clone();
         let client = Client::of(2 * SLOTS, tempfile::tempdir().unwrap(), move || {
-            let config = Config {
+            let config = EngineOptions {
                 slots: 2 * SLOTS,
                 arena_bytes: 1 << 20,
-                ..Config::default()
+                ..EngineOptions::default()
             };
             let engine = Engine::with_backend(machine.backend(), &config).unwrap();
             Ok(Tested::simulated(engine, &config))

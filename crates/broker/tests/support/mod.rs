@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use baio_broker::control::{Call, Reply};
 use baio_broker::{Connection, Setup, start};
-use baio_engine::{Config, Memory};
+use baio_engine::{EngineOptions, Memory};
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
 use baio_storage::{Answer, Command, Core, Identity, Result};
@@ -31,11 +31,11 @@ pub(crate) struct Client {
     _dir: tempfile::TempDir,
 }
 
-pub(crate) fn config() -> Config {
-    Config {
+pub(crate) fn config() -> EngineOptions {
+    EngineOptions {
         slots: 16,
         arena_bytes: 1 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use baio_broker::control::{Call, Reply};
 use baio_engine::sim::{Disk, Sim};
-use baio_engine::{Config, Engine, File, Open};
-use baio_storage::{Access, Command, Core, CreateOptions, Format, Identity, OperationName, format_on};
+use baio_engine::{Engine, EngineOptions, File, Open};
+use baio_storage::{Access, Command, Core, CreateOptions, FormatOptions, Identity, OperationName, format_on};
 use baio_words::entry::HandleWords;
 
 use super::Client;
@@ -23,13 +23,13 @@ impl Tested {
     }
 
     /// A core with a volume at this path.
-    pub(crate) fn at(path: &std::path::Path, config: &Config) -> Core {
+    pub(crate) fn at(path: &std::path::Path, config: &EngineOptions) -> Core {
         Core::format(path, &format()).unwrap();
         Core::open(path, config).unwrap()
     }
 
     /// A core with a volume on a disk that this engine can do I/O on.
-    pub(crate) fn simulated(engine: Engine, config: &Config) -> Core {
+    pub(crate) fn simulated(engine: Engine, config: &EngineOptions) -> Core {
         let disk = Disk::new(4 << 20);
         let file = File::simulated(&disk, "disk");
         let mut first = Engine::simulated(Sim::new(1).unwrap(), config).unwrap();
@@ -61,10 +61,10 @@ impl Tested {
     }
 }
 
-fn format() -> Format {
-    Format {
+fn format() -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(4 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     }
 }
 

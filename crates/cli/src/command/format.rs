@@ -4,7 +4,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use baio::{Core, Format};
+use baio::{Core, FormatOptions};
 use baio_console::failure::Failure;
 use baio_console::size::format_size;
 
@@ -44,7 +44,7 @@ fn more_than_is_free(path: &Path) -> Option<String> {
     ))
 }
 
-fn options(args: &FormatArgs, path: &Path) -> Result<Format, Failure> {
+fn options(args: &FormatArgs, path: &Path) -> Result<FormatOptions, Failure> {
     let typed = args.path.to_string();
     if args.size.is_none() && !path.exists() {
         return Err(Failure::usage("format", "there is no such file")
@@ -65,7 +65,7 @@ fn options(args: &FormatArgs, path: &Path) -> Result<Format, Failure> {
             .needing("--block-size below 4G")
             .cured_by("leave it out: 4K suits nearly everything")
     })?;
-    Ok(Format {
+    Ok(FormatOptions {
         size_bytes: args.size.map(|size| size.bytes()),
         max_size_bytes: args.max_size.map(|size| size.bytes()),
         block_size,

@@ -22,7 +22,7 @@ pub(crate) mod status;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use baio::{CacheConfig, Config, Core, Error, SetupError};
+use baio::{CacheOptions, Core, EngineOptions, Error, SetupError};
 use baio_broker::host::{Broker, Listener, Options};
 use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
@@ -317,8 +317,8 @@ fn listener(args: &ServeArgs, handed: Option<Handed>) -> Result<(Listener, Strin
 /// The volume, with its cache. It is closed properly where there can be none.
 fn open(args: &ServeArgs, path: &std::path::Path, cache_bytes: u64) -> Result<Core, Error> {
     let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
-    let config = Config::default();
-    let config = Config {
+    let config = EngineOptions::default();
+    let config = EngineOptions {
         backend: args.backend,
         slots: args.slots,
         arena_bytes: config.arena_bytes.saturating_add(cache_bytes),
@@ -326,9 +326,9 @@ fn open(args: &ServeArgs, path: &std::path::Path, cache_bytes: u64) -> Result<Co
     };
     let mut core = Core::open(path, &config)?;
     if cache_bytes > 0 {
-        let cache = CacheConfig {
+        let cache = CacheOptions {
             bytes: cache_bytes,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         if let Err(error) = core.use_cache(&cache) {
             let _ = core.close(); // The first failure is the one to tell.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use baio_engine::Config;
+use baio_engine::EngineOptions;
 use baio_storage::{Access, Core, Identity, SegmentOp, SegmentRequest};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn the_server() {
     let Ok(place) = std::env::var(PLACE) else { return };
     let place = Path::new(&place);
     let me = Identity::effective();
-    let mut core = Core::open(&place.join("vol"), &Config::default()).unwrap();
+    let mut core = Core::open(&place.join("vol"), &EngineOptions::default()).unwrap();
     let (handle, _) = core.open_segment(me, me.uid, "a", Access::Write).unwrap();
     let latest = Arc::new(Mutex::new(baio::Metrics::from(core.counters())));
     let shown = Arc::clone(&latest);

@@ -371,7 +371,7 @@ fn a_copy_is_sound(place: &Place, round: u64) {
         let is_half = matches!(problem.kind, "image" | "superblock" | "rename");
         assert!(is_half && problem.repair == Repair::Repairable, "{round}: {problem:?}");
     }
-    let core = Core::open(&copy, &baio::Config::default()).unwrap_or_else(|error| panic!("{round}: {error}"));
+    let core = Core::open(&copy, &baio::EngineOptions::default()).unwrap_or_else(|error| panic!("{round}: {error}"));
     core.close().unwrap();
     let problems = check(&copy).problems;
     assert!(problems.is_empty(), "{round}: {problems:?}");

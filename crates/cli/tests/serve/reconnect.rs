@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use baio::{
-    Access, Buffer, CreateOptions, Durability, Error, Fault, Link, Local, LogOptions, OperationName, Options, Outcome,
-    Reconnect, Remote, Segment, SegmentOp, Ticket, Wait,
+    Access, Buffer, CreateOptions, Durability, Error, Fault, Link, LinkOptions, Local, LogOptions, OperationName,
+    Outcome, Reconnect, Remote, Segment, SegmentOp, Ticket, Wait,
 };
 use baio_words::Lost;
 use rustix::event::{PollFd, PollFlags};
@@ -41,9 +41,9 @@ fn volume_with(segments: &[&str]) -> (Place, Server) {
 }
 
 fn connect_within(place: &Place, limit: Duration) -> Remote {
-    let options = Options {
+    let options = LinkOptions {
         reconnect: Reconnect::Within(limit),
-        ..Options::default()
+        ..LinkOptions::default()
     };
     Remote::connect_with(place.path("vol.sock"), "", &options).unwrap()
 }

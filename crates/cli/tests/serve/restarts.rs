@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baio::{Access, CreateOptions, Durability, Error, Fault, Link, Options, Reconnect, Remote, Segment};
+use baio::{Access, CreateOptions, Durability, Error, Fault, Link, LinkOptions, Reconnect, Remote, Segment};
 use baio_words::Lost;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -44,9 +44,9 @@ impl Blocks {
 }
 
 fn connect(place: &Place) -> Remote {
-    let options = Options {
+    let options = LinkOptions {
         reconnect: Reconnect::Within(PATIENCE),
-        ..Options::default()
+        ..LinkOptions::default()
     };
     Remote::connect_with(place.path("vol.sock"), "", &options).unwrap()
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use baio_engine::Config;
+use baio_engine::EngineOptions;
 use baio_storage::{Core, CreateOptions, Identity, ResizeOptions};
 use serde_json::Value;
 
@@ -27,10 +27,10 @@ const VOLUME: &str = "BAIO_TEST_VOLUME";
 fn the_owner() {
     let Ok(path) = std::env::var(VOLUME) else { return };
     let me = Identity::effective();
-    let config = Config {
+    let config = EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let mut core = Core::open(Path::new(&path), &config).unwrap();
     let block = CreateOptions::of_size(BLOCK);

@@ -7,7 +7,7 @@
 
 mod device;
 
-use baio_engine::{Config, Doorbell, Engine, File, Policy, Request, SetupError, Wait};
+use baio_engine::{Doorbell, Engine, EngineOptions, File, Policy, Request, SetupError, Wait};
 use device::{Ram, RamBackend};
 
 fn backend(doorbell: Doorbell) -> Box<RamBackend> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn alone(ram: &Ram, in_memory: &File) -> Result<(), Box<dyn std::error::Error>> {
-    let mut engine = Engine::with_backend(backend(Doorbell::new()?), &Config::default())?;
+    let mut engine = Engine::with_backend(backend(Doorbell::new()?), &EngineOptions::default())?;
     let mut buffer = engine.buffer(512).ok_or("the arena is used up")?;
     buffer.fill(7);
     let written = engine.run(Request::write(in_memory, 4096, buffer, Policy::direct()));
@@ -33,7 +33,7 @@ fn alone(ram: &Ram, in_memory: &File) -> Result<(), Box<dyn std::error::Error>> 
 }
 
 fn beside_files(in_memory: &File) -> Result<(), Box<dyn std::error::Error>> {
-    let mut engine = Engine::new(&Config::default())?;
+    let mut engine = Engine::new(&EngineOptions::default())?;
     engine.add_helper(|doorbell| Ok::<_, SetupError>(backend(doorbell)))?;
     let path = std::env::current_exe()?;
     let on_disk = File::open(&path, &baio_engine::Open::read())?;

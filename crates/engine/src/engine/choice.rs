@@ -14,7 +14,7 @@ use crate::backend::uring::{self, Uring};
 use crate::error::{Errno, SetupError};
 use crate::slot;
 
-/// Beyond this, [`Config::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
+/// Beyond this, [`EngineOptions::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
 const POOL_THREADS_MAX: u32 = 1 << 20;
 
 /// What a program has said of all backends ([`Choice::rule`]).
@@ -61,7 +61,11 @@ impl Choice {
     }
 
     /// Starts the backend; with `Auto` the best that starts, and then `rejected` says why the better ones did not.
-    pub(super) fn start(self, config: &Config, rejected: &mut Vec<Rejected>) -> Result<Box<dyn Backend>, SetupError> {
+    pub(super) fn start(
+        self,
+        config: &EngineOptions,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<Box<dyn Backend>, SetupError> {
         match RULE.get() {
             Some((auto, _)) if self == Choice::Auto && *auto != Choice::Auto => return auto.start(config, rejected),
             Some((_, ask)) if self != Choice::Auto => ask(self)?,
@@ -119,12 +123,12 @@ impl std::str::FromStr for Choice {
 
 /// Options of an engine, the part that gives requests to the kernel: how many, with how much memory, by which backend.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct EngineOptions {
     /// How requests go to the kernel: io_uring, Linux AIO, threads or plain system calls.
     pub backend: Choice,
     /// Which threads may use the engine.
     pub affinity: Affinity,
-    /// How many requests can be in flight, outcomes that were not taken included; at most [`Config::SLOTS_MAX`]. A future that is not polled
+    /// How many requests can be in flight, outcomes that were not taken included; at most [`EngineOptions::SLOTS_MAX`]. A future that is not polled
     /// again, or a ticket whose outcome is not taken, keeps its slot. If these hold all slots, other requests wait for ever.
     pub slots: u32,
     /// Slots that [`Engine::submit`](crate::Engine::submit) leaves to
@@ -140,9 +144,9 @@ pub struct Config {
     pub pool_threads: u32,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
             backend: Choice::Auto,
             affinity: Affinity::OneThread,
             slots: 1024,
@@ -154,8 +158,8 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// The largest [`Config::slots`]: each takes memory from the start on.
+impl EngineOptions {
+    /// The largest [`EngineOptions::slots`]: each takes memory from the start on.
     pub const SLOTS_MAX: u32 = slot::SLOTS_MAX;
 
     /// Can an engine be started with this?
@@ -170,12 +174,12 @@ impl Config {
                     .cure("correct the variable, or take it out of the environment"),
             );
         }
-        if self.slots <= Config::SLOTS_MAX {
+        if self.slots <= EngineOptions::SLOTS_MAX {
             return Ok(());
         }
         let asked = format!("{} slots", self.slots);
         Err(SetupError::new("start an engine with", asked, Errno::EINVAL)
-            .need(format!("at most {} slots", Config::SLOTS_MAX))
+            .need(format!("at most {} slots", EngineOptions::SLOTS_MAX))
             .cure("ask for fewer slots"))
     }
 }

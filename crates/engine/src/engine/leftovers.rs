@@ -65,7 +65,7 @@ mod tests {
     use crate::sim::Disk;
     use crate::sim::{Profile, Rotating, Sim};
     use crate::slot::Slots;
-    use crate::{Config, Engine, File, RequestId, Wait};
+    use crate::{Engine, EngineOptions, File, RequestId, Wait};
 
     #[test]
     fn what_overlaps_blocks_and_what_only_touches_does_not() {
@@ -102,10 +102,10 @@ mod tests {
     /// An abandoned request made every later write walk the whole table, for the engine's life.
     #[test]
     fn writes_walk_no_table_beside_an_abandoned_one_nor_after_it() {
-        let config = Config {
+        let config = EngineOptions {
             slots: 64,
             arena_bytes: 1 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
         let disk = Disk::new(1 << 20);

@@ -97,15 +97,15 @@ mod tests {
     use crate::policy::{Durability, Policy, Time};
     use crate::request::{Op, Request, RequestId, Wait};
     use crate::sim::{Disk, Sim};
-    use crate::{Config, Engine, File};
+    use crate::{Engine, EngineOptions, File};
 
     const MANY: usize = 2000;
 
     fn engine() -> Engine {
-        let config = Config {
+        let config = EngineOptions {
             slots: 4096,
             arena_bytes: 16 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         Engine::simulated(Sim::new(1).unwrap(), &config).unwrap()
     }

@@ -127,13 +127,13 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::error::{Errno, Error};
-    use crate::{Choice, Config, Durability, Engine, File, Op, Policy, Request, Space, Wait};
+    use crate::{Choice, Durability, Engine, EngineOptions, File, Op, Policy, Request, Space, Wait};
 
     #[test]
     fn who_follows_a_cancelled_sync_is_not_told_that_it_was_cancelled() {
-        let config = Config {
+        let config = EngineOptions {
             backend: Choice::Sync,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let mut engine = Engine::new(&config).unwrap();
         let file = File::from_fd(tempfile::tempfile().unwrap().into(), "a file").unwrap();
@@ -151,9 +151,9 @@ mod tests {
     /// has told all that it will tell.
     #[test]
     fn what_was_under_way_when_a_sync_failed_is_not_proven_by_an_acknowledgement() {
-        let config = Config {
+        let config = EngineOptions {
             backend: Choice::Sync,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let mut engine = Engine::new(&config).unwrap();
         let file = File::from_fd(tempfile::tempfile().unwrap().into(), "a file").unwrap();

@@ -399,14 +399,14 @@ mod tests {
     use crate::policy::Policy;
     use crate::request::Request;
     use crate::sim::Sim;
-    use crate::{Choice, Config, Notice};
+    use crate::{Choice, EngineOptions, Notice};
 
     /// Such a turn does not read the clock; whoever asks for the time gets it all the same.
     #[test]
     fn time_goes_on_through_turns_with_nothing_to_do() {
-        let config = Config {
+        let config = EngineOptions {
             backend: Choice::Sync,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let mut engine = Engine::new(&config).unwrap();
         for turn in 0..2 * IDLE_TURNS {
@@ -419,9 +419,9 @@ mod tests {
     /// What a deadline costs does not grow with the slots.
     #[test]
     fn a_deadline_makes_no_turn_look_at_every_slot() {
-        let config = Config {
+        let config = EngineOptions {
             slots: 4096,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
         let far = engine.now().after(Duration::from_secs(1000));

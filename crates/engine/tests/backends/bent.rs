@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use baio_engine::backend::{Attach, Detached, Done};
 use baio_engine::sim::Sim;
-use baio_engine::{Backend, Config, Doorbell, Engine, Errno, Error, Explain, Op, RequestId, Slots, Time, Wait};
+use baio_engine::{Backend, Doorbell, Engine, EngineOptions, Errno, Error, Explain, Op, RequestId, Slots, Time, Wait};
 
 /// What is bent.
 pub(crate) trait Bend: Send + 'static {
@@ -34,7 +34,7 @@ pub(crate) trait Bend: Send + 'static {
 }
 
 /// An engine on a simulation of this seed.
-pub(crate) fn engine(seed: u64, bend: impl Bend, config: &Config) -> Engine {
+pub(crate) fn engine(seed: u64, bend: impl Bend, config: &EngineOptions) -> Engine {
     Engine::with_backend(backend(seed, bend), config).expect("an engine")
 }
 

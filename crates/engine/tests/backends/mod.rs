@@ -15,7 +15,8 @@ use std::time::Duration;
 pub(crate) use baio_engine::sim::Random;
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{
-    Caching, Choice, Completion, Config, Engine, Errno, Error, File, Memory, Open, Policy, Request, SetupError, Wait,
+    Caching, Choice, Completion, Engine, EngineOptions, Errno, Error, File, Memory, Open, Policy, Request, SetupError,
+    Wait,
 };
 
 /// One backend.
@@ -26,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) alike: &'static str,
     /// The backend that its engine names.
     pub(crate) explains: &'static str,
-    start: fn(&Config) -> Result<Engine, SetupError>,
+    start: fn(&EngineOptions) -> Result<Engine, SetupError>,
     files: Files,
 }
 
@@ -49,7 +50,7 @@ pub(crate) const BACKENDS: &[Row] = &[
 ];
 
 impl Row {
-    pub(crate) const fn real(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
+    pub(crate) const fn real(name: &'static str, start: fn(&EngineOptions) -> Result<Engine, SetupError>) -> Row {
         Row {
             name,
             variant: "",
@@ -96,7 +97,7 @@ impl Row {
     /// A backend of one's own, and files with these bytes on the device that it serves.
     pub(crate) const fn foreign(
         name: &'static str,
-        start: fn(&Config) -> Result<Engine, SetupError>,
+        start: fn(&EngineOptions) -> Result<Engine, SetupError>,
         file: fn(&[u8]) -> File,
     ) -> Row {
         Row {
@@ -118,7 +119,7 @@ impl Row {
         matches!(self.files, Files::Real | Files::Mixed(_))
     }
 
-    const fn simulated(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
+    const fn simulated(name: &'static str, start: fn(&EngineOptions) -> Result<Engine, SetupError>) -> Row {
         Row {
             name,
             variant: "",
@@ -130,8 +131,8 @@ impl Row {
     }
 }
 
-pub(crate) fn start(backend: Choice, config: &Config) -> Result<Engine, SetupError> {
-    Engine::new(&Config { backend, ..*config })
+pub(crate) fn start(backend: Choice, config: &EngineOptions) -> Result<Engine, SetupError> {
+    Engine::new(&EngineOptions { backend, ..*config })
 }
 
 /// Why a case did not run to its end.
@@ -180,12 +181,12 @@ impl Bench {
         self.files.store(case.len() % 2, Ordering::Relaxed);
     }
 
-    pub(crate) fn config() -> Config {
-        Config {
+    pub(crate) fn config() -> EngineOptions {
+        EngineOptions {
             slots: 64,
             reserved_slots: 4,
             arena_bytes: 16 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         }
     }
 
@@ -193,13 +194,13 @@ impl Bench {
         self.engine_with(&Bench::config())
     }
 
-    pub(crate) fn engine_with(&self, config: &Config) -> Engine {
+    pub(crate) fn engine_with(&self, config: &EngineOptions) -> Engine {
         self.engine_in_time(config).expect("the backend started before")
     }
 
     /// The kernel gives a closed ring's share of RLIMIT_MEMLOCK back a moment later; an ordinary user with a small one has
     /// to wait for it. AIO events are the whole machine's, and another test may just be showing what happens without any.
-    fn engine_in_time(&self, config: &Config) -> Result<Engine, SetupError> {
+    fn engine_in_time(&self, config: &EngineOptions) -> Result<Engine, SetupError> {
         const TRIES: u32 = 3000;
         for _ in 1..TRIES {
             match (self.row.start)(config) {
@@ -213,7 +214,7 @@ impl Bench {
     }
 
     /// The same for an engine larger than what an ordinary user may be given.
-    pub(crate) fn engine_if_it_fits(&self, config: &Config) -> Result<Engine, Stop> {
+    pub(crate) fn engine_if_it_fits(&self, config: &EngineOptions) -> Result<Engine, Stop> {
         match (self.row.start)(config) {
             Ok(engine) => Ok(engine),
             Err(error) if matches!(error.errno, Errno::ENOMEM | Errno::EAGAIN) => Err(Stop::Skipped(error.to_string())),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, Errno};
+use baio_engine::{Choice, Engine, EngineOptions, Errno};
 
 use crate::Ran;
 use crate::backends::{Bench, tell};
@@ -41,7 +41,7 @@ fn says_why(environment: Environment, backend: &str, text: &str) {
 }
 
 fn auto_starts(environment: Environment, ran: &Ran) {
-    let engine = auto(&Config {
+    let engine = auto(&EngineOptions {
         backend: Choice::Auto,
         ..Bench::config()
     });
@@ -68,7 +68,7 @@ fn auto_starts(environment: Environment, ran: &Ran) {
 }
 
 /// A closed ring's share of the locked memory comes back a moment later.
-fn auto(config: &Config) -> Engine {
+fn auto(config: &EngineOptions) -> Engine {
     for _ in 0..500 {
         let engine = Engine::new(config).expect("auto starts everywhere");
         if engine
@@ -86,7 +86,7 @@ fn auto(config: &Config) -> Engine {
 
 /// More than the limit: `Auto` goes on without it, and says what to raise.
 fn locked_memory_costs_speed_only() {
-    let config = Config {
+    let config = EngineOptions {
         backend: Choice::Auto,
         slots: 16 << 10,
         ..Bench::config()
@@ -98,7 +98,7 @@ fn locked_memory_costs_speed_only() {
         assert!(cure.contains("RLIMIT_MEMLOCK") && cure.contains("slots"), "{cure}");
     }
     drop(engine);
-    let engine = auto(&Config {
+    let engine = auto(&EngineOptions {
         backend: Choice::Auto,
         register_arena: true,
         ..Bench::config()

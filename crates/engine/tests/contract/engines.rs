@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use baio_engine::{Config, Durability, Engine, Error, Memory, Notice, Op, Policy, Request, Wait};
+use baio_engine::{Durability, Engine, EngineOptions, Error, Memory, Notice, Op, Policy, Request, Wait};
 
 use crate::backends::{Bench, Case, blank, buffer, bytes_of, direct, next, own, pattern, policies, read, write};
 use crate::streams::holds_requests;
@@ -194,7 +194,7 @@ pub(crate) fn a_doorbell_wakes_no_other_engine(bench: &Bench) -> Case {
 
 pub(crate) fn thousands_of_reads_are_in_flight(bench: &Bench) -> Case {
     const READS: u64 = 4000;
-    let config = Config {
+    let config = EngineOptions {
         slots: 4096,
         reserved_slots: 0,
         arena_bytes: 32 << 20,
@@ -224,7 +224,7 @@ pub(crate) fn thousands_of_polls_hold_no_read_up(bench: &Bench) -> Case {
     const POLLS: u64 = 4000;
     holds_requests(bench)?;
     let (reader, writer) = bench.pipe()?;
-    let config = Config {
+    let config = EngineOptions {
         slots: 4096,
         reserved_slots: 0,
         ..Bench::config()
@@ -260,7 +260,7 @@ pub(crate) fn thousands_of_polls_hold_no_read_up(bench: &Bench) -> Case {
 pub(crate) fn an_engine_goes_with_thousands_in_flight(bench: &Bench) -> Case {
     holds_requests(bench)?;
     let (reader, writer) = bench.pipe()?;
-    let config = Config {
+    let config = EngineOptions {
         slots: 4096,
         reserved_slots: 0,
         arena_bytes: 32 << 20,
@@ -298,7 +298,7 @@ pub(crate) fn an_engine_goes_with_thousands_in_flight(bench: &Bench) -> Case {
 }
 
 pub(crate) fn untaken_completions_stop_new_requests_and_nothing_else(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         slots: 8,
         reserved_slots: 0,
         ..Bench::config()
@@ -374,7 +374,7 @@ pub(crate) fn a_shutdown_without_patience_forgets_nothing(bench: &Bench) -> Case
 }
 
 pub(crate) fn reserved_slots_stay_free_for_those_who_need_them(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         slots: 16,
         reserved_slots: 8,
         ..Bench::config()

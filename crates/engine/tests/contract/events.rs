@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use baio_engine::{Config, Error, Memory, Notice, Op, Policy, Request, Wait};
+use baio_engine::{EngineOptions, Error, Memory, Notice, Op, Policy, Request, Wait};
 
 use crate::backends::{Bench, Case, blank, next, own, pattern, read};
 
@@ -34,7 +34,7 @@ pub(crate) fn a_second_signal_finds_nothing(bench: &Bench) -> Case {
 }
 
 pub(crate) fn a_stale_signal_never_reaches_a_later_event(bench: &Bench) -> Case {
-    let mut engine = bench.engine_with(&Config {
+    let mut engine = bench.engine_with(&EngineOptions {
         slots: 1,
         reserved_slots: 0,
         ..Bench::config()
@@ -92,7 +92,7 @@ pub(crate) fn a_signal_before_the_sleep_is_heard(bench: &Bench) -> Case {
 pub(crate) fn threads_signal_thousands_and_none_is_lost(bench: &Bench) -> Case {
     const THREADS: usize = 4;
     const EVENTS: usize = 2000;
-    let mut engine = bench.engine_if_it_fits(&Config {
+    let mut engine = bench.engine_if_it_fits(&EngineOptions {
         slots: 4096,
         ..Bench::config()
     })?;
@@ -159,7 +159,7 @@ pub(crate) fn an_event_holds_nothing_up(bench: &Bench) -> Case {
 }
 
 pub(crate) fn an_event_takes_a_slot(bench: &Bench) -> Case {
-    let mut engine = bench.engine_with(&Config {
+    let mut engine = bench.engine_with(&EngineOptions {
         slots: 4,
         reserved_slots: 1,
         ..Bench::config()

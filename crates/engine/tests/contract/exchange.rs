@@ -401,7 +401,7 @@ pub(crate) fn a_sequence_of_packets_keeps_its_boundaries(bench: &Bench) -> Case 
 pub(crate) fn hundreds_of_connections_share_one_queue(bench: &Bench) -> Case {
     holds_requests(bench)?;
     const CONNECTIONS: u64 = 200;
-    let config = baio_engine::Config {
+    let config = baio_engine::EngineOptions {
         slots: 256,
         ..Bench::config()
     };

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use baio_engine::{Config, Engine, Error, File, Memory, Notice, Op, Policy, Request, Time, Wait};
+use baio_engine::{Engine, EngineOptions, Error, File, Memory, Notice, Op, Policy, Request, Time, Wait};
 
 use crate::backends::{Bench, Case, Stop, blank, buffer, bytes_of, direct, finish, next, own, pattern, read, refused};
 use crate::gate::{Gate, gated};
@@ -129,7 +129,7 @@ pub(crate) fn a_cancelled_wait_completes_once(bench: &Bench) -> Case {
 }
 
 pub(crate) fn a_stale_id_never_names_another_request(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         slots: 1,
         reserved_slots: 0,
         ..Bench::config()
@@ -392,7 +392,7 @@ pub(crate) fn a_refused_request_takes_no_other_deadline_away(bench: &Bench) -> C
 }
 
 pub(crate) fn a_full_table_hands_the_request_back(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         slots: 8,
         reserved_slots: 2,
         ..Bench::config()
@@ -427,7 +427,7 @@ pub(crate) fn a_full_table_hands_the_request_back(bench: &Bench) -> Case {
 }
 
 pub(crate) fn a_straight_line_request_runs_beside_untaken_completions(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         slots: 4,
         reserved_slots: 1,
         ..Bench::config()
@@ -467,7 +467,7 @@ pub(crate) fn an_engine_dropped_in_flight_corrupts_nothing(bench: &Bench) -> Cas
     let file = bench.file(&pattern(8, READS as usize * LEN));
     let policy = direct(&file).unwrap_or(Policy::kernel());
     // Room for nothing else: what is taken after the drop is what the requests had.
-    let config = Config {
+    let config = EngineOptions {
         arena_bytes: 2 * READS as usize * LEN,
         ..Bench::config()
     };

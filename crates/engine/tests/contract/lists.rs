@@ -38,7 +38,7 @@ fn round_trip(bench: &Bench, caching: Caching, lens: impl Fn(usize) -> Vec<usize
     let total: usize = lens.iter().sum();
     let bytes = pattern(lens.len() as u64, total);
     let room = lens.iter().map(|len| len.max(&1).next_multiple_of(4096)).sum::<usize>();
-    let config = baio_engine::Config {
+    let config = baio_engine::EngineOptions {
         arena_bytes: room + (4 << 20),
         ..Bench::config()
     };

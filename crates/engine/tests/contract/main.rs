@@ -67,7 +67,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use baio_engine::{Affinity, Choice, Config, Doorbell, Engine, File, SetupError};
+use baio_engine::{Affinity, Choice, Doorbell, Engine, EngineOptions, File, SetupError};
 
 use backends::{BACKENDS, Bench, Row, Stop, start, tell};
 use cases::CASES;
@@ -96,7 +96,7 @@ fn ram_backend(doorbell: Doorbell) -> Box<ram::RamBackend> {
     Box::new(ram::RamBackend { doorbell, ended })
 }
 
-fn helped(config: &Config) -> Result<Engine, SetupError> {
+fn helped(config: &EngineOptions) -> Result<Engine, SetupError> {
     let mut engine = start(Choice::Uring, config)?;
     engine.add_helper(|doorbell| Ok(ram_backend(doorbell)))?;
     Ok(engine)
@@ -110,9 +110,9 @@ fn in_memory(bytes: &[u8]) -> File {
 /// An engine that any thread may use.
 static MOVABLE: Row = Row::real("uring", movable).variant("for any thread");
 
-fn movable(config: &Config) -> Result<Engine, SetupError> {
+fn movable(config: &EngineOptions) -> Result<Engine, SetupError> {
     let affinity = Affinity::AnyThread;
-    start(Choice::Uring, &Config { affinity, ..*config })
+    start(Choice::Uring, &EngineOptions { affinity, ..*config })
 }
 
 fn rows() -> impl Iterator<Item = &'static Row> {

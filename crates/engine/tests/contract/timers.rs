@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baio_engine::{Config, Engine, Error, Op, Policy, Request, Time, Wait};
+use baio_engine::{Engine, EngineOptions, Error, Op, Policy, Request, Time, Wait};
 
 use crate::backends::{Bench, Case, Random, blank, next, pattern, read};
 
@@ -69,7 +69,7 @@ pub(crate) fn one_moment_may_be_asked_for_many_times(bench: &Bench) -> Case {
 
 pub(crate) fn thousands_of_timers_are_told_once_each(bench: &Bench) -> Case {
     const TIMERS: u64 = 3000;
-    let mut engine = bench.engine_if_it_fits(&Config {
+    let mut engine = bench.engine_if_it_fits(&EngineOptions {
         slots: 4096,
         ..Bench::config()
     })?;

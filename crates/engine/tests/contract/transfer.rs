@@ -1,7 +1,8 @@
 //! Bytes go where they belong, all of them, and come back (docs/inside/engine.md rule 2).
 
 use baio_engine::{
-    Arena, Buffer, Caching, Config, Engine, Errno, Error, File, Memory, Notice, Open, Policy, Region, Request, Vectored,
+    Arena, Buffer, Caching, Engine, EngineOptions, Errno, Error, File, Memory, Notice, Open, Policy, Region, Request,
+    Vectored,
 };
 
 use crate::backends::{
@@ -245,7 +246,7 @@ fn attached(engine: &mut Engine, file: &File) -> Result<(), Stop> {
 }
 
 pub(crate) fn registered_memory_and_files_change_nothing(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         register_arena: true,
         arena_bytes: 1 << 20,
         ..Bench::config()
@@ -276,7 +277,7 @@ pub(crate) fn registered_memory_and_files_change_nothing(bench: &Bench) -> Case 
 
 /// Pieces of registered memory, side by side and apart, and with foreign memory between them.
 pub(crate) fn lists_of_registered_memory_change_nothing(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         register_arena: true,
         arena_bytes: 1 << 20,
         ..Bench::config()
@@ -426,7 +427,7 @@ pub(crate) fn a_full_device_tells_how_far_it_came(bench: &Bench) -> Case {
 pub(crate) fn many_requests_go_through_few_slots(bench: &Bench) -> Case {
     const BLOCKS: u64 = 64;
     const REQUESTS: u64 = 5000;
-    let config = Config {
+    let config = EngineOptions {
         slots: 6,
         reserved_slots: 2,
         ..Bench::config()

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use baio_engine::{BATCH_MAX, Config, Engine, Errno, Error, File, Memory, Notice, Op, Patience, Policy, Request, Wait};
+use baio_engine::{
+    BATCH_MAX, Engine, EngineOptions, Errno, Error, File, Memory, Notice, Op, Patience, Policy, Request, Wait,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::backends::{Bench, Case, Stop, blank, buffer, bytes_of, direct, finish, next, own, pattern, refused};
@@ -37,7 +39,7 @@ pub(crate) fn a_turn_with_nothing_in_flight_does_not_sleep(bench: &Bench) -> Cas
 }
 
 pub(crate) fn a_whole_batch_goes_off_without_a_turn(bench: &Bench) -> Case {
-    let config = Config {
+    let config = EngineOptions {
         slots: 2 * BATCH_MAX as u32,
         ..Bench::config()
     };

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use baio_engine::{
-    Affinity, Caching, Choice, Completion, Config, Durability, Engine, Error, File, Op, Open, Policy, Request, Wait,
+    Affinity, Caching, Choice, Completion, Durability, Engine, EngineOptions, Error, File, Op, Open, Policy, Request,
+    Wait,
 };
 
 use crate::backends::{self, Bench, bytes_of, next, pattern, tell};
@@ -16,7 +17,7 @@ use crate::backends::{self, Bench, bytes_of, next, pattern, tell};
 const KERNELS: [Choice; 4] = [Choice::Uring, Choice::Aio, Choice::Threads, Choice::Sync];
 
 fn start(backend: Choice, affinity: Affinity) -> Option<Engine> {
-    let config = Config {
+    let config = EngineOptions {
         backend,
         affinity,
         ..Bench::config()

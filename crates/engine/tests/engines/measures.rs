@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use baio_engine::{Caching, Choice, Config, Durability, Engine, File, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Choice, Durability, Engine, EngineOptions, File, Open, Policy, Request, Wait};
 
 fn run(engine: &mut Engine, request: Request) -> baio_engine::Completion {
     engine.submit(request).unwrap();
@@ -17,9 +17,9 @@ fn run(engine: &mut Engine, request: Request) -> baio_engine::Completion {
 #[test]
 fn every_completion_is_counted_where_it_belongs() {
     for backend in [Choice::Sync, Choice::Uring] {
-        let config = Config {
+        let config = EngineOptions {
             backend,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let Ok(mut engine) = Engine::new(&config) else {
             eprintln!("skipped: {backend:?} does not start here");

@@ -9,21 +9,21 @@ use std::thread;
 
 use baio_engine::backend::Done;
 use baio_engine::{
-    Affinity, Backend, Choice, Config, Doorbell, Engine, Errno, Error, Explain, File, Op, Patience, Policy, Request,
-    RequestId, Slots, Wait,
+    Affinity, Backend, Choice, Doorbell, Engine, EngineOptions, Errno, Error, Explain, File, Op, Patience, Policy,
+    Request, RequestId, Slots, Wait,
 };
 
 thread_local! {
     static MINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
 }
 
-fn config(affinity: Affinity) -> Config {
-    Config {
+fn config(affinity: Affinity) -> EngineOptions {
+    EngineOptions {
         backend: Choice::Auto,
         affinity,
         slots: 16,
         arena_bytes: 1 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 

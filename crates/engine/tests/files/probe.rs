@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use baio_engine::{Caching, Config, Engine, Errno, File, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Engine, EngineOptions, Errno, File, Open, Policy, Request, Wait};
 
 fn file_in(dir: &str) -> Option<(tempfile::NamedTempFile, File)> {
     let mut kept = tempfile::NamedTempFile::new_in(dir).ok()?;
@@ -26,7 +26,7 @@ fn direct_on_a_file_in_memory_is_the_page_cache() {
         return;
     }
     assert_eq!(file.probe(Caching::Direct), Ok(Caching::Kernel));
-    let mut engine = Engine::new(&Config::default()).unwrap();
+    let mut engine = Engine::new(&EngineOptions::default()).unwrap();
     let buffer = engine.buffer(4096).unwrap();
     engine
         .submit(Request::read(&file, 0, buffer, Policy::direct()))
@@ -43,7 +43,7 @@ fn direct_on_a_disk_is_direct_or_is_said_not_to_be() {
         return;
     }
     let found = file.probe(Caching::Direct).unwrap();
-    let mut engine = Engine::new(&Config::default()).unwrap();
+    let mut engine = Engine::new(&EngineOptions::default()).unwrap();
     let buffer = engine.buffer(4096).unwrap();
     engine
         .submit(Request::read(&file, 0, buffer, Policy::direct()))

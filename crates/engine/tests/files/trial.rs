@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, File, Op, Open, Policy, Request, Wait};
+use baio_engine::{Choice, Engine, EngineOptions, File, Op, Open, Policy, Request, Wait};
 use rustix::fs::{Advice, fadvise};
 
 const BLOCKS: usize = 256;
@@ -15,9 +15,9 @@ struct Fixture {
 }
 
 fn fixture() -> Option<Fixture> {
-    let config = Config {
+    let config = EngineOptions {
         backend: Choice::Uring,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let engine = Engine::new(&config).map_err(|why| eprintln!("skipped: {why}")).ok()?;
     let mut kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

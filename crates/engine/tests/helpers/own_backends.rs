@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use baio_engine::backend::Done;
 use baio_engine::{
-    Backend, Config, Doorbell, Engine, Errno, Error, Explain, File, Op, Policy, Request, RequestId, Slots, Wait,
+    Backend, Doorbell, Engine, EngineOptions, Errno, Error, Explain, File, Op, Policy, Request, RequestId, Slots, Wait,
 };
 
 /// Ends everything with one number.
@@ -69,7 +69,7 @@ fn engine_of(number: i32, times: usize) -> Engine {
         doorbell: Doorbell::new().unwrap(),
         ended: Vec::new(),
     };
-    Engine::with_backend(Box::new(backend), &Config::default()).unwrap()
+    Engine::with_backend(Box::new(backend), &EngineOptions::default()).unwrap()
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_request_is_not_begun_by_the_name_of_an_earlier_one() {
         last: None,
         ended: Vec::new(),
     };
-    let mut engine = Engine::with_backend(Box::new(backend), &Config::default()).unwrap();
+    let mut engine = Engine::with_backend(Box::new(backend), &EngineOptions::default()).unwrap();
     let file = File::from_fd(OwnedFd::from(tempfile::tempfile().unwrap()), "a file").unwrap();
     for _ in 0..2 {
         let memory = engine.buffer(4).unwrap();
@@ -199,7 +199,7 @@ fn a_child_drops_no_backend_that_does_not_say_how() {
         doorbell: Doorbell::new().unwrap(),
         ended: Vec::new(),
     };
-    let engine = Engine::with_backend(Box::new(backend), &Config::default()).unwrap();
+    let engine = Engine::with_backend(Box::new(backend), &EngineOptions::default()).unwrap();
     // SAFETY: the child is single-threaded, drops its engine and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Choice, Config, Engine, Errno, Error, File, Memory, Open, Patience, Policy, Region, Request, Time,
+    Caching, Choice, Engine, EngineOptions, Errno, Error, File, Memory, Open, Patience, Policy, Region, Request, Time,
     Vectored, Wait, kernel,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -109,7 +109,7 @@ type Told = Vec<(&'static str, Result<(), String>)>;
 /// What a ring has, and what it lacks and why; then the lines found lacking until now.
 fn told() -> (Told, Vec<&'static str>) {
     // A small one: the memory of a ring that has ended counts as locked for a while.
-    let config = Config {
+    let config = EngineOptions {
         register_arena: true,
         arena_bytes: 64 << 10,
         ..config(Choice::Uring)

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use baio_engine::{Caching, Choice, Config, Create, Engine, Errno, File, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Choice, Create, Engine, EngineOptions, Errno, File, Open, Policy, Request, Wait};
 
 use crate::backends::tell;
 use crate::config::config;
@@ -133,10 +133,10 @@ fn a_thread_that_is_refused_later_only_makes_the_pool_smaller() {
 fn used_up_aio_operations_are_told_with_the_sysctl() {
     let most = std::fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap();
     let most: u32 = most.trim().parse().unwrap();
-    if most >= Config::SLOTS_MAX {
+    if most >= EngineOptions::SLOTS_MAX {
         return eprintln!("skipped: fs.aio-max-nr is {most} here");
     }
-    let config = Config {
+    let config = EngineOptions {
         slots: most + 1,
         ..config(Choice::Aio)
     };
@@ -163,8 +163,8 @@ fn every_choice_has_one_name() {
 #[test]
 fn more_slots_than_there_can_be_are_refused() {
     for choice in Choice::ALL {
-        for slots in [Config::SLOTS_MAX + 1, u32::MAX] {
-            let config = Config {
+        for slots in [EngineOptions::SLOTS_MAX + 1, u32::MAX] {
+            let config = EngineOptions {
                 slots,
                 ..config(choice)
             };

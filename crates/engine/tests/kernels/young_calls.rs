@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Choice, Config, Durability, Engine, Errno, Error, File, Op, Open, Patience, Policy, Region, Request,
-    Space, Wait, kernel,
+    Caching, Choice, Durability, Engine, EngineOptions, Errno, Error, File, Op, Open, Patience, Policy, Region,
+    Request, Space, Wait, kernel,
 };
 
 use crate::young::{self, Refusal};
@@ -48,12 +48,12 @@ fn goes_uncached_or_not_at_all(engine: &mut Engine, file: &File) -> bool {
 
 /// What an engine says to one request of each kind; `None` where its backend cannot start.
 fn answers(choice: Choice) -> Option<Vec<String>> {
-    let config = Config {
+    let config = EngineOptions {
         backend: choice,
         slots: 32,
         arena_bytes: 4 << 20,
         register_arena: true,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let mut engine = Engine::new(&config).ok()?;
     let mut told = vec![format!("{:?}", engine.ready_fd(false).is_some())];
@@ -152,9 +152,9 @@ fn whatever_young_call_is_refused_the_answers_are_the_same() {
 
 /// Without a filter.
 fn starts(choice: Choice) -> bool {
-    let config = Config {
+    let config = EngineOptions {
         backend: choice,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     Engine::new(&config).is_ok()
 }

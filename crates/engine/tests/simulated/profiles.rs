@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backends::{Random, blank, next};
 use baio_engine::sim::{Disk, Flash, Profile, Rotating, Sim, SimHandle};
-use baio_engine::{Config, Durability, Engine, File, Policy, Request, Wait};
+use baio_engine::{Durability, Engine, EngineOptions, File, Policy, Request, Wait};
 
 const BLOCK: usize = 4096;
 
@@ -21,10 +21,10 @@ impl Machine {
         disk.set_profile(profile);
         let sim = Sim::new(7).expect("a simulation");
         let handle = sim.handle();
-        let config = Config {
+        let config = EngineOptions {
             slots: 64,
             arena_bytes: 16 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         Machine {
             engine: Engine::simulated(sim, &config).expect("an engine"),
@@ -262,7 +262,7 @@ fn another_profile_holds_for_what_comes_after_it() {
     let disk = Disk::new(1 << 30);
     let sim = Sim::new(7).expect("a simulation");
     let handle = sim.handle();
-    let mut engine = Engine::simulated(sim, &Config::default()).expect("an engine");
+    let mut engine = Engine::simulated(sim, &EngineOptions::default()).expect("an engine");
     let file = File::simulated(&disk, "disk");
     let takes = |engine: &mut Engine, disk: &Disk, profile: Profile| {
         disk.set_profile(profile);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use baio_engine::backend::{Backend, Done};
 use baio_engine::sim::{Disk, Sim};
-use baio_engine::{Buffer, Config, Engine, Errno, File, Memory, Slots, Wait};
+use baio_engine::{Buffer, Engine, EngineOptions, Errno, File, Memory, Slots, Wait};
 
 use crate::backends::bent::{self, Bend};
 
@@ -55,7 +55,7 @@ impl Late {
         File::simulated(&disk, "disk")
     }
 
-    pub(crate) fn engine(&self, config: &Config) -> Engine {
+    pub(crate) fn engine(&self, config: &EngineOptions) -> Engine {
         bent::engine(1, self.clone(), config)
     }
 

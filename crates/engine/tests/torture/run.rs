@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use baio_engine::memory::CHUNK;
 use baio_engine::{
-    Arena, Buffer, Completion, Config, Durability, Engine, Errno, Error, File, Memory, Notice, Op, Policy, Request,
-    RequestId, Space, Vectored, Wait,
+    Arena, Buffer, Completion, Durability, Engine, EngineOptions, Errno, Error, File, Memory, Notice, Op, Policy,
+    Request, RequestId, Space, Vectored, Wait,
 };
 
 use crate::backends::{Bench, Random, direct};
@@ -158,11 +158,11 @@ impl<'a> Run<'a> {
     }
 
     fn start_engine(&mut self) {
-        let config = Config {
+        let config = EngineOptions {
             slots: 48,
             reserved_slots: 0,
             arena_bytes: 1 << 18,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         self.engine = Some(match self.source {
             Source::Backend(bench) => bench.engine_with(&config),

@@ -4,17 +4,17 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, Error, File, Op, Open, Policy, Request, Wait};
+use baio_engine::{Choice, Engine, EngineOptions, Error, File, Op, Open, Policy, Request, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 fn on(backends: &[Choice], body: impl Fn(&mut Engine)) {
     for &backend in backends {
-        let config = Config {
+        let config = EngineOptions {
             backend,
             slots: 128,
             reserved_slots: 0,
             arena_bytes: 64 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         match Engine::new(&config) {
             Ok(mut engine) => {

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use baio_engine::{
-    Caching, Choice, Config, Descriptions, Durability, Engine, Errno, Error, File, Memory, Op, Open, Policy, Request,
-    Vectored, Wait,
+    Caching, Choice, Descriptions, Durability, Engine, EngineOptions, Errno, Error, File, Memory, Op, Open, Policy,
+    Request, Vectored, Wait,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -15,10 +15,10 @@ const FOR_EVER: Duration = Duration::from_secs(20);
 const SIZE: usize = 1 << 20;
 
 fn engine(backend: Choice) -> Option<Engine> {
-    let config = Config {
+    let config = EngineOptions {
         backend,
         slots: 64,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     Engine::new(&config).map_err(|why| eprintln!("skipped: {why}")).ok()
 }
@@ -164,10 +164,10 @@ fn a_transfer_out_of_a_pipe_is_refused() {
 #[test]
 fn more_workers_than_there_are_numbers_are_no_panic() {
     for backend in Choice::ALL {
-        let config = Config {
+        let config = EngineOptions {
             backend,
             pool_threads: u32::MAX,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let _ = Engine::new(&config).map(|engine| engine.explain());
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use baio_engine::{Doorbell, Memory};
 use baio_measure::program::{self, CacheCounts, Measurement, Permutation, Random, Recorder, joined, mix, words};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{CacheConfig, CacheError, CacheOp, CacheRequest, Io, IoKind, PagePin};
+use baio_storage::cache::{CacheError, CacheOp, CacheOptions, CacheRequest, Io, IoKind, PagePin};
 use serde::{Deserialize, Serialize};
 
 use pool::{Blocking, Ended, Make, Pool};
@@ -312,9 +312,9 @@ struct Thread<'a> {
 
 impl<'a> Thread<'a> {
     fn new(job: &'a Job, part: &Part, index: usize, board: &'a Board) -> Result<Thread<'a>, String> {
-        let mut config = CacheConfig {
+        let mut config = CacheOptions {
             bytes: part.memory,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         if job.cleaners > 0 {
             config.cleaner_depth = part.cleaners + AGENTS_OWN as u32;

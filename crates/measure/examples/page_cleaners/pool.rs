@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Config, Descriptions, Doorbell, Durability, Engine, Errno, File, Memory, Open, Policy, Request, Wait,
+    Caching, Descriptions, Doorbell, Durability, Engine, EngineOptions, Errno, File, Memory, Open, Policy, Request,
+    Wait,
 };
-use baio_storage::cache::{Cache, CacheConfig, Io, IoId, IoKind, ObjectId};
+use baio_storage::cache::{Cache, CacheOptions, Io, IoId, IoKind, ObjectId};
 
 /// How a pool is made.
 pub(crate) struct Make<'a> {
@@ -18,7 +19,7 @@ pub(crate) struct Make<'a> {
     /// The bytes of the file that are used: from here on, so many.
     pub(crate) first: u64,
     pub(crate) len: u64,
-    pub(crate) config: CacheConfig,
+    pub(crate) config: CacheOptions,
     /// Requests through the kernel's cache instead of past it.
     pub(crate) through_kernel: bool,
 }
@@ -48,11 +49,11 @@ pub(crate) struct Ended {
 
 impl Pool {
     pub(crate) fn make(make: Make<'_>) -> Result<Pool, String> {
-        let mut engine = Engine::new(&Config {
+        let mut engine = Engine::new(&EngineOptions {
             slots: SLOTS,
             reserved_slots: 0,
             arena_bytes: make.config.bytes + (4 << 20),
-            ..Config::default()
+            ..EngineOptions::default()
         })
         .map_err(|error| error.to_string())?;
         let (caching, policy) = if make.through_kernel {

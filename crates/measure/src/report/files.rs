@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio::{
-    Access, Config, CreateOptions, Durability, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
+    Access, CreateOptions, Durability, EngineOptions, FormatOptions, Identity, Link, LinkOptions, Local, Segment,
+    SegmentOp, Wait,
 };
 use baio_console::failure::Failure;
 use baio_stress::{Random, drop_pages_of};
@@ -60,18 +61,18 @@ pub(super) fn warm(path: &Path, bytes: u64) -> Result<(), String> {
 
 /// Makes a volume with one segment of the caller's, all of it written.
 pub(super) fn written_segment(path: &Path, name: &str, bytes: u64) -> Result<(), Failure> {
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(bytes + (64 << 20)),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(path, &format).map_err(storage_failure)?;
-    let options = Options {
+    let options = LinkOptions {
         identity: Identity::effective(),
-        config: Config {
+        engine: EngineOptions {
             arena_bytes: 16 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     };
     let volume = Local::open_with(path, &options).map_err(storage_failure)?;
     volume

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use baio::{
-    Access, Config, CreateOptions, Durability, Fault, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
+    Access, CreateOptions, Durability, EngineOptions, Fault, FormatOptions, Identity, Link, LinkOptions, Local,
+    Segment, SegmentOp, Wait,
 };
 use baio_console::failure::Failure;
 use baio_stress::Random;
@@ -29,9 +30,9 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     let bytes = input(setting.input.as_deref())?;
     let path = setting.dir.join("segments.img");
     let size = (bytes.len() as u64 * 2 + (32 << 20)).next_multiple_of(1 << 20);
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(size),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(&path, &format).map_err(storage_failure)?;
     findings.is_wrong = !carry_both_ways(&path, bytes, findings).map_err(storage_failure)?;
@@ -83,13 +84,13 @@ fn carry_both_ways(path: &Path, mut bytes: Vec<u8>, findings: &mut Findings) -> 
 }
 
 fn open(path: &Path, identity: Identity) -> baio::Result<Local> {
-    let options = Options {
+    let options = LinkOptions {
         identity,
-        config: Config {
+        engine: EngineOptions {
             arena_bytes: 16 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     };
     Local::open_with(path, &options)
 }

@@ -1,7 +1,7 @@
 //! Seed 001 §4: direct and buffered I/O on the same data. A segment is written and read past our cache and through it, in an order drawn at
 //! random; whatever was written last is what either way reads.
 
-use baio::{Access, Config, CreateOptions, Format, Identity, Link, Local, Options, Segment};
+use baio::{Access, CreateOptions, EngineOptions, FormatOptions, Identity, Link, LinkOptions, Local, Segment};
 use baio_console::failure::Failure;
 use baio_stress::Random;
 use serde_json::json;
@@ -28,19 +28,19 @@ const KINDS: [(&str, bool, bool); 4] = [
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let rounds = setting.either(500, 5_000);
     let path = setting.dir.join("mixed-paths.img");
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(BYTES + (16 << 20)),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(&path, &format).map_err(storage_failure)?;
-    let config = Config {
+    let engine = EngineOptions {
         arena_bytes: 8 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     };
-    let options = Options {
+    let options = LinkOptions {
         identity: Identity::effective(),
-        config,
-        ..Options::default()
+        engine,
+        ..LinkOptions::default()
     };
     let volume = Local::open_with(&path, &options.with_cache(CACHE)).map_err(storage_failure)?;
     let segment = CreateOptions::of_size(BYTES);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use baio_console::failure::Failure;
-use baio_engine::{Choice, Config, Engine, SetupError};
+use baio_engine::{Choice, Engine, EngineOptions, SetupError};
 
 use crate::report::target::Target;
 
@@ -63,11 +63,11 @@ pub(super) fn unavailable(backend: &str) -> Option<String> {
 }
 
 pub(super) fn small_engine(backend: Choice) -> Result<Engine, SetupError> {
-    Engine::new(&Config {
+    Engine::new(&EngineOptions {
         backend,
         slots: 8,
         arena_bytes: 1,
-        ..Config::default()
+        ..EngineOptions::default()
     })
 }
 

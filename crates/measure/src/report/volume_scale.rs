@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use baio::Format;
+use baio::FormatOptions;
 use baio_console::failure::Failure;
 use baio_storage::segment::layout::Layout;
 use serde_json::json;
@@ -215,10 +215,10 @@ fn ask<T: serde::de::DeserializeOwned>(job: &Job) -> Result<T, Failure> {
 fn make(path: &Path, segments: u64) -> Result<Layout, Failure> {
     // Room for the creates that are measured, too.
     let segments_max = (segments + segments / 50).max(16);
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(SIZE_BYTES),
         segments: Some(segments_max),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(path, &format).map_err(storage_failure)?;
     let (_, layout) = Layout::plan(SIZE_BYTES, SIZE_BYTES, format.block_size, format.segments)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use baio::{Access, CreateOptions, Durability, File, Format, Link, Local, LogOptions, Remote};
+use baio::{Access, CreateOptions, Durability, File, FormatOptions, Link, Local, LogOptions, Remote};
 use serde::Serialize;
 
 use crate::figures::job;
@@ -56,9 +56,9 @@ pub(super) fn carry(volume: &Path) -> Result<Carried, String> {
 }
 
 fn through_a_segment(volume: &Path) -> baio::Result<bool> {
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(BYTES as u64 + (32 << 20)),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(volume, &format)?;
     let link = Local::open(volume)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baio_engine::memory::Region;
 use baio_engine::sim::{Disk, Fault, Faults, Flash, Injected, Profile, Random, Rotating, Sim, SimHandle};
-use baio_engine::{Completion, Config, Engine, Error, File, Memory, Notice, Request, RequestId, Wait};
+use baio_engine::{Completion, Engine, EngineOptions, Error, File, Memory, Notice, Request, RequestId, Wait};
 
 use crate::engine::model::{Model, SECTOR, Word, is_filled};
 use crate::engine::report::{Report, Tale};
@@ -60,11 +60,11 @@ impl Life {
         let mut random = Random::from(&[seed]);
         let sim = Sim::new(random.bits()).map_err(|error| error.to_string())?;
         let handle = sim.handle();
-        let config = Config {
+        let config = EngineOptions {
             slots: 64,
             reserved_slots: 0,
             arena_bytes: 1 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let engine = if plan.weakening == Some(Weakening::SwallowedErrors) {
             Engine::with_backend(Box::new(Swallowing(sim)), &config)

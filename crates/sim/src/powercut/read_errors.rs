@@ -10,8 +10,8 @@ use super::bench::{self, Bench};
 use super::place::Place;
 use crate::nbd::{Fault, Manner, What};
 use baio::{
-    Access, CreateOptions, Durability, File, Format, Link, Log, LogOptions, Lsn, Options, Problem, Remote, Repair,
-    Segment,
+    Access, CreateOptions, Durability, File, FormatOptions, Link, LinkOptions, Log, LogOptions, Lsn, Problem, Remote,
+    Repair, Segment,
 };
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -184,9 +184,9 @@ fn make(bench: &Bench, subject: Subject, random: &mut Random) -> Result<State, F
     } else {
         baio::format(
             &path,
-            &Format {
+            &FormatOptions {
                 force: true,
-                ..Format::default()
+                ..FormatOptions::default()
             },
         )?;
         Remote::open(&path)?
@@ -302,7 +302,7 @@ impl State {
         let path = bench.device();
         let link = match self.subject {
             Subject::LogInFile => Remote::new()?,
-            Subject::LogInSegment | Subject::Volume => Remote::open_with(&path, &Options::default())?,
+            Subject::LogInSegment | Subject::Volume => Remote::open_with(&path, &LinkOptions::default())?,
         };
         let log = match self.subject {
             Subject::LogInFile => {

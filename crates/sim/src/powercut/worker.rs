@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use baio::{Backend, Config, Options};
+use baio::{Backend, EngineOptions, LinkOptions};
 use baio_engine::sim::Random;
 
 use super::marks::{MARKS, Marks};
@@ -112,14 +112,14 @@ impl Worker {
 
 /// Options with one of the backends that work here.
 #[must_use]
-pub fn options(random: &mut Random) -> Options {
+pub fn options(random: &mut Random) -> LinkOptions {
     let backend = *random.pick(&Backend::ALL).unwrap_or(&Backend::Auto);
-    let with = |backend| Options {
-        config: Config {
+    let with = |backend| LinkOptions {
+        engine: EngineOptions {
             backend,
-            ..Config::default()
+            ..EngineOptions::default()
         },
-        ..Options::default()
+        ..LinkOptions::default()
     };
     match baio::Remote::new_with(&with(backend)) {
         Ok(_) => with(backend),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use baio_engine::File;
 use baio_engine::sim::{Disk, Flash, Profile, Random};
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::log::{LogAnswer, LogOptions};
-use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, LogReply, format_on};
+use baio_storage::{Access, Core, CreateOptions, Error, FormatOptions, Handle, HeldLog, LogReply, format_on};
 
 use super::database::{Database, State};
 use super::pages::{PAGE_BYTES, PAGES};
@@ -78,10 +78,10 @@ impl Scene {
         for page in 0..DISK_BYTES / PAGE_BYTES as u64 {
             disk.poke(page * PAGE_BYTES as u64, &stale);
         }
-        let shape = Format {
+        let shape = FormatOptions {
             size_bytes: Some(DISK_BYTES),
             force: true, // The disk is full of stale bytes.
-            ..Format::default()
+            ..FormatOptions::default()
         };
         let say = |error: Error| failed("make the scene", &error);
         let mut engine = world::engine(seed, &world::config(ARENA_BYTES))?;
@@ -121,10 +121,10 @@ impl Scene {
         let config = world::config(ARENA_BYTES);
         let opened = Core::open_on(world::engine(seed, &config)?, &File::simulated(disk, NAME), &config);
         let mut core = opened.map_err(|error| Violation::new(Kind::Refused, error.to_string()))?;
-        let cache = CacheConfig {
+        let cache = CacheOptions {
             bytes: self.frames * PAGE_BYTES,
             age_max: Duration::from_millis(1),
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         core.use_cache(&cache).map_err(|error| failed("use a cache", &error))?;
         Ok(core)

@@ -79,7 +79,7 @@ impl Gates {
 
 impl Cache {
     /// A gate for a log of its own, which is durable up to LSN 0. The cleaner keeps its oldest change that is not safe within this
-    /// distance, in LSNs, of the latest, as [`log_distance_max`](super::CacheConfig::log_distance_max) does for the default gate.
+    /// distance, in LSNs, of the latest, as [`log_distance_max`](super::CacheOptions::log_distance_max) does for the default gate.
     pub fn add_gate(&mut self, log_distance_max: u64) -> GateId {
         let slot = self.gates.free.pop().unwrap_or_else(|| {
             self.gates.all.push(Gate::default());

@@ -106,7 +106,7 @@ pub use stats::CacheStats;
 
 /// Options of a page cache.
 #[derive(Clone, Copy, Debug)]
-pub struct CacheConfig {
+pub struct CacheOptions {
     /// Its memory in bytes: at least four pages of 4 KiB. A part of a page is not used.
     pub bytes: usize,
     /// Which page is evicted when memory for another is needed.
@@ -126,20 +126,20 @@ pub struct CacheConfig {
     pub log_distance_max: u64,
 }
 
-impl CacheConfig {
+impl CacheOptions {
     /// A cache with a budget of so many bytes.
     #[must_use]
-    pub fn of_size(bytes: usize) -> CacheConfig {
-        CacheConfig {
+    pub fn of_size(bytes: usize) -> CacheOptions {
+        CacheOptions {
             bytes,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         }
     }
 }
 
-impl Default for CacheConfig {
-    fn default() -> CacheConfig {
-        CacheConfig {
+impl Default for CacheOptions {
+    fn default() -> CacheOptions {
+        CacheOptions {
             bytes: 64 << 20,
             eviction: Policy::default(),
             dirty_percent_max: 75,
@@ -151,7 +151,7 @@ impl Default for CacheConfig {
     }
 }
 
-fn frames_of(arena: &Arc<Arena>, config: &CacheConfig) -> Result<Frames, CacheError> {
+fn frames_of(arena: &Arc<Arena>, config: &CacheOptions) -> Result<Frames, CacheError> {
     let count = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
     if count < 4 {
         return Err(CacheError::NoFrame);
@@ -169,7 +169,7 @@ const SLICE_MAX: u32 = 512;
 /// A page cache. See the module.
 #[derive(Debug)]
 pub struct Cache {
-    config: CacheConfig,
+    config: CacheOptions,
     dirty_max: u32,
     /// Frames that may be anything but clean: changed, or written and not flushed.
     unsafe_max: u32,
@@ -226,7 +226,7 @@ impl Cache {
     ///
     /// # Errors
     /// `NoMemory` when the arena does not hold the budget; `NoFrame` for a budget below four pages.
-    pub fn new(arena: &Arc<Arena>, config: CacheConfig) -> Result<Cache, CacheError> {
+    pub fn new(arena: &Arc<Arena>, config: CacheOptions) -> Result<Cache, CacheError> {
         // The frames first: a budget that the arena does not hold must not cost a policy's memory.
         let frames = frames_of(arena, &config)?;
         let eviction = config
@@ -243,13 +243,13 @@ impl Cache {
     /// As [`Cache::new`].
     pub fn with_eviction(
         arena: &Arc<Arena>,
-        config: CacheConfig,
+        config: CacheOptions,
         eviction: Box<dyn Eviction>,
     ) -> Result<Cache, CacheError> {
         Ok(Cache::of(config, frames_of(arena, &config)?, eviction))
     }
 
-    fn of(config: CacheConfig, frames: Frames, eviction: Box<dyn Eviction>) -> Cache {
+    fn of(config: CacheOptions, frames: Frames, eviction: Box<dyn Eviction>) -> Cache {
         let count = frames.total();
         let part = u64::from(count) * u64::from(config.dirty_percent_max.min(100)) / 100;
         let dirty_max = (part as u32).clamp(1, count - 1);

@@ -21,13 +21,13 @@ impl Core {
     /// cleaner keeps the oldest change that is not safe within this distance, in LSNs, of the latest; `u64::MAX` for no such bound.
     ///
     /// ```
-    /// use baio_engine::{Config, Open};
-    /// use baio_storage::{Core, cache::CacheConfig};
+    /// use baio_engine::{EngineOptions, Open};
+    /// use baio_storage::{Core, cache::CacheOptions};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let path = std::env::temp_dir().join(format!("baio-gate-{}", std::process::id()));
     /// # std::fs::write(&path, vec![0; 1 << 20])?;
-    /// let mut core = Core::new(&Config::default())?;
-    /// core.use_cache(&CacheConfig { bytes: 8 << 20, ..CacheConfig::default() })?;
+    /// let mut core = Core::new(&EngineOptions::default())?;
+    /// core.use_cache(&CacheOptions { bytes: 8 << 20, ..CacheOptions::default() })?;
     /// let orders = core.open_file(&path, &Open::write())?;
     /// let log = core.add_gate(u64::MAX)?;
     /// core.set_gate(orders, log)?;

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Choice, Config, Durability, Engine, File, Memory, Wait};
+use baio_engine::{Choice, Durability, Engine, EngineOptions, File, Memory, Wait};
 
 use super::*;
 use crate::holds::{HoldId, Touched};
@@ -13,7 +13,7 @@ use crate::operation::create::CreateOptions;
 use crate::request::{Outcome, SegmentOp, Status, StatusWord};
 use crate::request::{SegmentRequest, Ticket};
 use crate::segment::probe::SlotAddress;
-use crate::volume::format::{Format, format_on};
+use crate::volume::format::{FormatOptions, format_on};
 use crate::{Access, Fault, Identity};
 
 const ME: Identity = Identity::new(7, 7);
@@ -26,12 +26,12 @@ struct World {
     _dir: Option<tempfile::TempDir>,
 }
 
-fn config(backend: Choice) -> Config {
-    Config {
+fn config(backend: Choice) -> EngineOptions {
+    EngineOptions {
         backend,
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -53,9 +53,9 @@ fn simulated() -> World {
     disk.set_profile(Profile::Flash(Flash::default()));
     let file = File::simulated(&disk, "disk");
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config(Choice::Auto)).unwrap();
-    let options = Format {
+    let options = FormatOptions {
         size_bytes: Some(8 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     format_on(&mut engine, &file, &options).unwrap();
     let core = Core::open_on(engine, &file, &config(Choice::Auto)).unwrap();
@@ -65,9 +65,9 @@ fn simulated() -> World {
 fn real(backend: Choice) -> World {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    let options = Format {
+    let options = FormatOptions {
         size_bytes: Some(8 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     Core::format(&path, &options).unwrap();
     world(Core::open(&path, &config(backend)).unwrap(), Some(dir))

@@ -15,14 +15,14 @@ impl Core {
     /// hold. A read of [`Mode::Cached`](crate::Mode::Cached) does what there is to do then.
     ///
     /// ```
-    /// use baio_engine::{Config, Open};
-    /// use baio_storage::cache::{Borrower, CacheConfig};
+    /// use baio_engine::{EngineOptions, Open};
+    /// use baio_storage::cache::{Borrower, CacheOptions};
     /// use baio_storage::Core;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let path = std::env::temp_dir().join(format!("baio-lend-{}", std::process::id()));
     /// # std::fs::write(&path, vec![7; 1 << 20])?;
-    /// let mut core = Core::new(&Config::default())?;
-    /// core.use_cache(&CacheConfig { bytes: 8 << 20, ..CacheConfig::default() })?;
+    /// let mut core = Core::new(&EngineOptions::default())?;
+    /// core.use_cache(&CacheOptions { bytes: 8 << 20, ..CacheOptions::default() })?;
     /// let file = core.open_file(&path, &Open::read())?;
     /// let session = Borrower::new(1 << 20);
     /// # let pin = core.pin_now(file, 3)?;

@@ -61,7 +61,7 @@ use std::path::Path;
 use std::task::Waker;
 use std::time::Duration;
 
-use baio_engine::{Buffer, Completion, Config, Engine, File, Open, Stats, Wait, path_name};
+use baio_engine::{Buffer, Completion, Engine, EngineOptions, File, Open, Stats, Wait, path_name};
 
 use self::lane::Lane;
 pub use self::lane::returns::{HeldFreeze, HeldPage};
@@ -103,7 +103,7 @@ impl Core {
     ///
     /// # Errors
     /// When no backend can be started.
-    pub fn new(config: &Config) -> Result<Core> {
+    pub fn new(config: &EngineOptions) -> Result<Core> {
         Ok(Core::around(started(config)?, None, config))
     }
 
@@ -111,7 +111,7 @@ impl Core {
     ///
     /// # Errors
     /// In use by another process, not a volume, a newer one, damaged beyond repair; or what the system said.
-    pub fn open(path: &Path, config: &Config) -> Result<Core> {
+    pub fn open(path: &Path, config: &EngineOptions) -> Result<Core> {
         let engine = started(config)?;
         Core::open_on(engine, Device::open(path, Hold::Exclusive)?, config)
     }
@@ -122,7 +122,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::open`].
-    pub fn open_to_read(path: &Path, config: &Config) -> Result<Core> {
+    pub fn open_to_read(path: &Path, config: &EngineOptions) -> Result<Core> {
         let engine = started(config)?;
         Core::open_to_read_on(engine, Device::open(path, Hold::Shared)?, config)
     }
@@ -132,13 +132,13 @@ impl Core {
     /// [`Device::unlocked`] leaves that to you.
     ///
     /// ```
-    /// use baio_engine::{Config, Engine, File, sim::{Disk, Sim}};
-    /// use baio_storage::{Core, Format, Identity, format_on};
+    /// use baio_engine::{EngineOptions, Engine, File, sim::{Disk, Sim}};
+    /// use baio_storage::{Core, FormatOptions, Identity, format_on};
     ///
-    /// let config = Config::default();
+    /// let config = EngineOptions::default();
     /// let mut engine = Engine::simulated(Sim::new(1)?, &config)?;
     /// let disk = File::simulated(&Disk::new(8 << 20), "disk");
-    /// format_on(&mut engine, &disk, &Format::default())?;
+    /// format_on(&mut engine, &disk, &FormatOptions::default())?;
     /// let mut core = Core::open_on(engine, &disk, &config)?;
     /// assert!(core.list(Identity::new(0, 0))?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -146,7 +146,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::open`].
-    pub fn open_on(mut engine: Engine, device: impl Into<Device>, config: &Config) -> Result<Core> {
+    pub fn open_on(mut engine: Engine, device: impl Into<Device>, config: &EngineOptions) -> Result<Core> {
         let volume = opened(&mut engine, device.into(), Hold::Exclusive, Volume::open)?;
         let mut core = Core::around(engine, Some(volume), config);
         core.resume_moves();
@@ -157,12 +157,12 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::open`].
-    pub fn open_to_read_on(mut engine: Engine, device: impl Into<Device>, config: &Config) -> Result<Core> {
+    pub fn open_to_read_on(mut engine: Engine, device: impl Into<Device>, config: &EngineOptions) -> Result<Core> {
         let volume = opened(&mut engine, device.into(), Hold::Shared, Volume::open_to_read)?;
         Ok(Core::around(engine, Some(volume), config))
     }
 
-    fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
+    fn around(engine: Engine, volume: Option<Volume>, config: &EngineOptions) -> Core {
         Core {
             lane: Lane::new(engine, volume.as_ref(), config),
             table: Table::new(volume),
@@ -174,7 +174,7 @@ impl Core {
     ///
     /// # Errors
     /// Refuses what is not empty, unless forced; nothing is changed then. Else what the system said.
-    pub fn format(path: &Path, options: &format::Format) -> Result<VolumeInfo> {
+    pub fn format(path: &Path, options: &format::FormatOptions) -> Result<VolumeInfo> {
         let mut engine = Core::plain_engine()?;
         let superblock = format::format(&mut engine, path, options)?;
         let free = crate::segment::free_set::FreeSet::new(superblock.geometry().data_blocks, 0)
@@ -225,10 +225,10 @@ impl Core {
     }
 
     fn plain_engine() -> Result<Engine> {
-        let config = Config {
+        let config = EngineOptions {
             slots: 64,
             arena_bytes: 8 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         started(&config)
     }
@@ -550,7 +550,7 @@ impl Drop for Core {
     }
 }
 
-fn started(config: &Config) -> Result<Engine> {
+fn started(config: &EngineOptions) -> Result<Engine> {
     Engine::new(config).map_err(|error| Error::new("start", "the engine", error))
 }
 

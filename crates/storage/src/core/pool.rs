@@ -13,7 +13,7 @@ use super::lane::Lane;
 use super::ways::Coming;
 use crate::cache::eviction::{Eviction, Hint};
 use crate::cache::window::Pattern;
-use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, GateId, Keeper, ObjectId, PAGE_BYTES};
+use crate::cache::{Cache, CacheError, CacheOp, CacheOptions, CacheRequest, GateId, Keeper, ObjectId, PAGE_BYTES};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::ObjectState;
@@ -36,8 +36,8 @@ impl Core {
     /// takes another (`victims_refused` in its counters).
     ///
     /// ```
-    /// use baio_engine::Config;
-    /// use baio_storage::cache::{CacheConfig, eviction::{Eviction, Hint}};
+    /// use baio_engine::EngineOptions;
+    /// use baio_storage::cache::{CacheOptions, eviction::{Eviction, Hint}};
     ///
     /// /// Last in, first out: of a cycle over more than fits, most is found again.
     /// #[derive(Debug, Default)]
@@ -61,15 +61,15 @@ impl Core {
     ///     }
     /// }
     ///
-    /// let mut core = baio_storage::Core::new(&Config::default())?;
-    /// let config = CacheConfig { bytes: 8 << 20, ..CacheConfig::default() };
+    /// let mut core = baio_storage::Core::new(&EngineOptions::default())?;
+    /// let config = CacheOptions { bytes: 8 << 20, ..CacheOptions::default() };
     /// core.use_cache_with(&config, Box::new(Newest::default()))?;
     /// # Ok::<(), baio_storage::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Core::use_cache`].
-    pub fn use_cache_with(&mut self, config: &CacheConfig, eviction: Box<dyn Eviction>) -> Result<()> {
+    pub fn use_cache_with(&mut self, config: &CacheOptions, eviction: Box<dyn Eviction>) -> Result<()> {
         let cache = Cache::with_eviction(self.lane.engine.arena(), *config, eviction);
         self.lane.give_cache(config, cache)
     }
@@ -77,13 +77,13 @@ impl Core {
     /// Pins a page, of 4 KiB: number 0 is the first of the file or segment. One that is there costs no request and no ticket.
     ///
     /// ```
-    /// use baio_engine::{Config, Open};
-    /// use baio_storage::{Core, Pinning, cache::CacheConfig};
+    /// use baio_engine::{EngineOptions, Open};
+    /// use baio_storage::{Core, Pinning, cache::CacheOptions};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let path = std::env::temp_dir().join(format!("baio-pin-{}", std::process::id()));
     /// # std::fs::write(&path, vec![0; 1 << 20])?;
-    /// let mut core = Core::new(&Config::default())?;
-    /// core.use_cache(&CacheConfig { bytes: 8 << 20, ..CacheConfig::default() })?;
+    /// let mut core = Core::new(&EngineOptions::default())?;
+    /// core.use_cache(&CacheOptions { bytes: 8 << 20, ..CacheOptions::default() })?;
     /// let table = core.open_file(&path, &Open::write())?;
     /// core.prefetch(table, &[7..8, 100..104])?;
     ///

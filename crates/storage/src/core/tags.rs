@@ -41,10 +41,10 @@ impl Core {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use baio_engine::{Config, Op, Policy, Request, Wait};
+    /// use baio_engine::{EngineOptions, Op, Policy, Request, Wait};
     /// use baio_storage::Core;
     ///
-    /// let mut core = Core::new(&Config::default())?;
+    /// let mut core = Core::new(&EngineOptions::default())?;
     /// let at = core.engine().clock().after(Duration::from_millis(1));
     /// let timer = Request::bare(Op::Timer { at }, None, Policy::kernel()).tagged(7);
     /// core.engine_mut().submit(timer).map_err(|_| "every slot is taken")?;

@@ -210,7 +210,7 @@ impl SameErrors {
 
 #[cfg(test)]
 mod tests {
-    use baio_engine::{Caching, Config, Descriptions, File, Open};
+    use baio_engine::{Caching, Descriptions, EngineOptions, File, Open};
 
     use super::*;
 
@@ -227,10 +227,10 @@ mod tests {
         )
         .unwrap();
         owner.try_lock(true).unwrap();
-        let engine = Engine::new(&Config {
+        let engine = Engine::new(&EngineOptions {
             slots: 4,
             arena_bytes: 1 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         })
         .unwrap();
         (place, owner, engine)

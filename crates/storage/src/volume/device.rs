@@ -383,14 +383,14 @@ fn refuse_streams(path: &Path, name: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use baio_engine::Config;
+    use baio_engine::EngineOptions;
     use baio_engine::sim::{Disk, Sim};
 
     use super::*;
 
     #[test]
     fn pages_are_written_at_once_where_nobody_else_uses_the_engine() {
-        let mut engine = Engine::simulated(Sim::new(1).unwrap(), &Config::default()).unwrap();
+        let mut engine = Engine::simulated(Sim::new(1).unwrap(), &EngineOptions::default()).unwrap();
         let device = Device::from(&File::simulated(&Disk::new(4 * 4096), "disk"));
         let page = [1; 4096];
         let pages = [0, 4096, 8192, 12288].map(|at| (at, &page[..]));

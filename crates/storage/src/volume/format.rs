@@ -21,7 +21,7 @@ use crate::volume::superblocks;
 
 /// Options for a new volume.
 #[derive(Clone, Copy, Debug)]
-pub struct Format {
+pub struct FormatOptions {
     /// Size in bytes; `None` takes the file or device as it is.
     pub size_bytes: Option<u64>,
     /// Size to which it may grow later; table and bitmap are made for it.
@@ -39,9 +39,9 @@ pub struct Format {
 /// Whoever may open a volume's file needs no permission of a segment, so nobody else may unless it is asked for.
 const FILE_MODE: u32 = 0o600;
 
-impl Default for Format {
-    fn default() -> Format {
-        Format {
+impl Default for FormatOptions {
+    fn default() -> FormatOptions {
+        FormatOptions {
             size_bytes: None,
             max_size_bytes: None,
             block_size: BLOCK_SIZE_MIN,
@@ -52,13 +52,13 @@ impl Default for Format {
     }
 }
 
-impl Format {
+impl FormatOptions {
     /// A volume of so many bytes.
     #[must_use]
-    pub fn of_size(bytes: u64) -> Format {
-        Format {
+    pub fn of_size(bytes: u64) -> FormatOptions {
+        FormatOptions {
             size_bytes: Some(bytes),
-            ..Format::default()
+            ..FormatOptions::default()
         }
     }
 }
@@ -67,7 +67,7 @@ impl Format {
 ///
 /// # Errors
 /// Refuses a volume, and anything that is not empty, unless forced; nothing is changed then. Else what the system said.
-pub(crate) fn format(engine: &mut Engine, path: &Path, format: &Format) -> Result<Superblock> {
+pub(crate) fn format(engine: &mut Engine, path: &Path, format: &FormatOptions) -> Result<Superblock> {
     let existed = path.exists();
     if !existed && format.size_bytes.is_none() {
         let missing = Error::new(
@@ -139,7 +139,7 @@ fn refused(device: &Device, errno: Errno) -> Error {
 ///
 /// # Errors
 /// As there.
-pub fn format_on(engine: &mut Engine, device: impl Into<Device>, format: &Format) -> Result<Superblock> {
+pub fn format_on(engine: &mut Engine, device: impl Into<Device>, format: &FormatOptions) -> Result<Superblock> {
     let mut device = device.into();
     device.take(Hold::Exclusive)?;
     let made = make_on(engine, &device, format);
@@ -147,7 +147,7 @@ pub fn format_on(engine: &mut Engine, device: impl Into<Device>, format: &Format
     made
 }
 
-fn make_on(engine: &mut Engine, device: &Device, format: &Format) -> Result<Superblock> {
+fn make_on(engine: &mut Engine, device: &Device, format: &FormatOptions) -> Result<Superblock> {
     if !format.force {
         refuse_occupied(engine, device, format)?;
     }
@@ -158,7 +158,7 @@ fn make_on(engine: &mut Engine, device: &Device, format: &Format) -> Result<Supe
     Ok(made)
 }
 
-fn plan(path: &Path, size_bytes: u64, format: &Format) -> Result<Layout> {
+fn plan(path: &Path, size_bytes: u64, format: &FormatOptions) -> Result<Layout> {
     let max = format.max_size_bytes.unwrap_or(size_bytes);
     Layout::plan(size_bytes, max, format.block_size, format.segments)
         .map(|(_, layout)| layout)
@@ -174,7 +174,7 @@ const SAMPLES: u64 = 1024;
 /// Nothing that somebody might miss is overwritten unasked: a volume, also one of which a single copy of the superblock is left,
 /// or any byte that is not zero. Of a file everything that was ever written is looked at. Of a device everything that a format
 /// would clear, both ends, and pages all over it: reading all of it could take a day.
-fn refuse_occupied(engine: &mut Engine, device: &Device, format: &Format) -> Result<()> {
+fn refuse_occupied(engine: &mut Engine, device: &Device, format: &FormatOptions) -> Result<()> {
     let occupied = |what: String| Err(Error::new("format", device.name(), Fault::Occupied(what)));
     match superblocks::find_left(engine, device) {
         Ok(_) => return occupied("it holds a baio volume".into()),
@@ -227,7 +227,7 @@ fn first_byte_stored(engine: &mut Engine, device: &Device, range: Range<u64>) ->
     Ok(None)
 }
 
-fn write_volume(engine: &mut Engine, device: &Device, format: &Format) -> Result<Superblock> {
+fn write_volume(engine: &mut Engine, device: &Device, format: &FormatOptions) -> Result<Superblock> {
     let size_bytes = match format.size_bytes {
         Some(size) => size,
         None => device.size()?,

@@ -7,15 +7,17 @@ use std::path::Path;
 use baio_engine::sim::{Disk, Profile, Rotating};
 use baio_engine::{Durability, Errno, File, Open, Wait};
 use baio_storage::cache::eviction::{Eviction, Hint};
-use baio_storage::cache::{CacheConfig, CacheError};
-use baio_storage::{Access, Core, Error, Fault, Format, Handle, Mode, PinnedPage, Pinning, SegmentOp, SegmentRequest};
+use baio_storage::cache::{CacheError, CacheOptions};
+use baio_storage::{
+    Access, Core, Error, Fault, FormatOptions, Handle, Mode, PinnedPage, Pinning, SegmentOp, SegmentRequest,
+};
 
 use crate::harness::{self, BLOCK, open_simulated, run, simulated_disk, start, sync_request};
 
 const PAGES: usize = 64;
 
-fn config(frames: usize) -> CacheConfig {
-    CacheConfig::of_size(frames * BLOCK)
+fn config(frames: usize) -> CacheOptions {
+    CacheOptions::of_size(frames * BLOCK)
 }
 
 /// A file whose pages are filled with their numbers.
@@ -35,7 +37,7 @@ fn opened(path: &Path, frames: usize) -> (Core, Handle) {
 
 /// A core with a cache, and a simulated disk beside a volume that nobody uses.
 fn simulated(disk: &Disk, frames: usize) -> (Core, Handle) {
-    let volume = simulated_disk(&Format::of_size(1 << 20));
+    let volume = simulated_disk(&FormatOptions::of_size(1 << 20));
     let mut core = open_simulated(&volume);
     core.use_cache(&config(frames)).unwrap();
     let handle = core.add_file(File::simulated(disk, "disk"), Access::Write);
@@ -517,7 +519,7 @@ fn a_policy_of_ones_own_serves_and_is_refused_where_it_is_wrong() {
 
 /// A volume with a segment of ten pages, its disk, and a core with a cache.
 fn with_segment() -> (Core, Handle) {
-    let disk = simulated_disk(&Format::of_size(8 << 20));
+    let disk = simulated_disk(&FormatOptions::of_size(8 << 20));
     let mut core = open_simulated(&disk);
     core.use_cache(&config(16)).unwrap();
     harness::create(&mut core, "data", 10 * BLOCK as u64);
@@ -553,7 +555,7 @@ fn a_pin_of_a_deleted_segment_is_stale_and_stops_nobody() {
 fn a_new_page_is_no_old_change_however_long_the_core_has_run() {
     let disk = Disk::new((PAGES * BLOCK) as u64);
     let (mut core, handle) = simulated(&disk, 16);
-    let until = core.engine().now().after(3 * CacheConfig::default().age_max);
+    let until = core.engine().now().after(3 * CacheOptions::default().age_max);
     while core.engine().now() < until {
         core.turn(Wait::Until {
             count: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use baio_engine::sim::{Fault as Injected, Faults, Trigger};
 use baio_engine::{Arena, Errno, Foreign, Memory, Region, Vectored, Wait};
 use baio_storage::cache::eviction::Policy;
-use baio_storage::cache::{Cache, CacheConfig, CacheError, CacheOp, Io};
+use baio_storage::cache::{Cache, CacheError, CacheOp, CacheOptions, Io};
 use baio_storage::{Core, Fault, Handle, Mode, SegmentOp};
 
 use crate::harness::through_cache::{
@@ -22,7 +22,7 @@ const MOST: u64 = FRAMES as u64 / 4;
 
 /// A cache by S3-FIFO with so many pages in it that no frame is free: pages 0 to 15, each with a 1.
 fn full() -> Hand {
-    let config = CacheConfig {
+    let config = CacheOptions {
         eviction: Policy::S3Fifo,
         ..config(FRAMES)
     };
@@ -476,7 +476,7 @@ fn a_delete_and_a_shrink_wait_for_it_and_nobody_reads_the_next_owners_bytes() {
 
 #[test]
 fn across_the_mark_of_a_stopped_move_it_goes_through_frames() {
-    let disk = harness::simulated_disk(&baio_storage::Format::of_size(16 << 20));
+    let disk = harness::simulated_disk(&baio_storage::FormatOptions::of_size(16 << 20));
     let mut core = harness::open_simulated(&disk);
     core.use_cache(&cache_of(64)).unwrap();
     create(&mut core, "data", 600 * B);

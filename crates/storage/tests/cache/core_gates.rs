@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use baio_engine::sim::Disk;
 use baio_engine::{Durability, File, Memory, Wait};
-use baio_storage::cache::{CacheConfig, CacheError, GateId};
-use baio_storage::{Access, Core, Error, Fault, Format, Handle, Mode, SegmentOp, SegmentRequest};
+use baio_storage::cache::{CacheError, CacheOptions, GateId};
+use baio_storage::{Access, Core, Error, Fault, FormatOptions, Handle, Mode, SegmentOp, SegmentRequest};
 
 use crate::harness::{self, BLOCK, open_simulated, read_request, simulated_disk, start, sync_request, write_request};
 
@@ -16,12 +16,12 @@ const PAGES: usize = 64;
 
 /// A core with a cache, and a database under a gate of its own on each disk.
 fn databases(disks: &[&Disk]) -> (Core, Vec<(Handle, GateId)>) {
-    let volume = simulated_disk(&Format::of_size(1 << 20));
+    let volume = simulated_disk(&FormatOptions::of_size(1 << 20));
     let mut core = open_simulated(&volume);
     let bytes = 16 * BLOCK;
-    core.use_cache(&CacheConfig {
+    core.use_cache(&CacheOptions {
         bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     })
     .unwrap();
     let all = disks.iter().map(|disk| {

@@ -1,8 +1,8 @@
 //! The promise: when much that the cache has read comes at once, who waits for one outcome gets some before the bytes of all are
 //! copied, and the device its next requests meanwhile. Direct requests copy nothing: all are handed on together.
 
-use baio_engine::{Choice, Config, Open, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_engine::{Choice, EngineOptions, Open, Wait};
+use baio_storage::cache::CacheOptions;
 use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 
 use crate::harness;
@@ -16,12 +16,12 @@ fn turns(mode: Mode) -> Vec<(usize, bool)> {
     let path = dir.path().join("file");
     std::fs::write(&path, vec![7; 4 * BLOCKS as usize * BLOCK]).unwrap();
     // The backend that carries out in a turn whatever is queued.
-    let mut core = Core::new(&Config {
+    let mut core = Core::new(&EngineOptions {
         backend: Choice::Sync,
         ..harness::config()
     })
     .unwrap();
-    let cache = CacheConfig::of_size(2 << 20);
+    let cache = CacheOptions::of_size(2 << 20);
     core.use_cache(&cache).unwrap();
     let handle = core.open_file(&path, &Open::read()).unwrap();
     // In no order, and less than what makes the cache hand its reads to the engine at once.

@@ -133,7 +133,7 @@ fn who_opens_it_before_that_goes_on_with_what_is_there() {
 
 #[test]
 fn what_cannot_be_written_and_what_is_pinned_stays() {
-    let volume = simulated_disk(&baio_storage::Format::of_size(1 << 20));
+    let volume = simulated_disk(&baio_storage::FormatOptions::of_size(1 << 20));
     let disk = Disk::new(16 * B);
     let mut core = open_cached(&volume, 32);
     let handle = core.add_file(File::simulated(&disk, "file"), Access::Write);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use baio_engine::{Arena, Durability, Memory};
-use baio_storage::cache::{Cache, CacheConfig, CacheError, CacheOp, GateId, IoKind, ObjectId};
+use baio_storage::cache::{Cache, CacheError, CacheOp, CacheOptions, GateId, IoKind, ObjectId};
 use proptest::prelude::*;
 
 use crate::rig::hand::{Hand, P, config, hand, is_sync, write_at};
@@ -404,7 +404,7 @@ proptest! {
     /// oldest change of its log that is not safe, nothing of one log moves with another, and when the logs have gone on all ends.
     #[test]
     fn no_mix_of_logs_writes_a_page_before_its_own(distance in prop_oneof![Just(u64::MAX), Just(8)], steps in steps()) {
-        let config = CacheConfig { log_distance_max: distance, ..config(16) };
+        let config = CacheOptions { log_distance_max: distance, ..config(16) };
         let mut h = Hand {
             cache: Cache::new(&Arena::new(16 * 4096).unwrap(), config).unwrap(),
             object: hand(4).object,

@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use baio_engine::{Durability, Memory, Open, Region, Vectored, Wait};
-use baio_storage::cache::{CacheConfig, CacheOp, Io};
+use baio_storage::cache::{CacheOp, CacheOptions, Io};
 use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 
 use crate::harness;
@@ -127,9 +127,9 @@ fn two_gibibytes_in_one_request_through_a_small_cache() {
     File::create(&path).unwrap().set_len(BYTES).unwrap();
     let mut core = Core::new(&harness::config()).unwrap();
     let bytes = 2 << 20;
-    core.use_cache(&CacheConfig {
+    core.use_cache(&CacheOptions {
         bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     })
     .unwrap();
     let handle = core.open_file(&path, &Open::read()).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use baio_engine::Arena;
-use baio_storage::cache::{Cache, CacheConfig, CacheError, GateId, Io, IoKind, PagePin};
+use baio_storage::cache::{Cache, CacheError, CacheOptions, GateId, Io, IoKind, PagePin};
 
 use crate::rig::hand::P;
 use crate::rig::{PAGE, Random, end_all, end_well};
@@ -27,10 +27,10 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let config = CacheConfig {
+        let config = CacheOptions {
             bytes: FRAMES * PAGE,
             log_distance_max: DISTANCE,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         let mut cache = Cache::new(&Arena::new(FRAMES * PAGE).unwrap(), config).unwrap();
         let object = cache.add(PAGES * P, 0);

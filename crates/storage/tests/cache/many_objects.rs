@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use baio_engine::{Arena, Durability, Memory, Time};
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, ObjectId};
+use baio_storage::cache::{Cache, CacheOp, CacheOptions, ObjectId};
 
 use crate::rig::hand::P;
 use crate::rig::{PAGE, ask, end_all};
@@ -22,7 +22,7 @@ struct World {
 impl World {
     /// So many objects; every so manieth has a dirty page.
     fn new(count: usize, dirty: usize) -> World {
-        let config = CacheConfig::of_size(FRAMES * PAGE);
+        let config = CacheOptions::of_size(FRAMES * PAGE);
         let mut cache = Cache::new(&Arena::new(FRAMES * PAGE).unwrap(), config).unwrap();
         let objects: Vec<ObjectId> = (0..count).map(|_| cache.add(OBJECT_PAGES * P, 0)).collect();
         let memory = Some(Arena::new(PAGE).unwrap().buffer(PAGE).unwrap().into());

@@ -1,8 +1,8 @@
 //! No heap allocation per request once the cache is warm: hits, fills with evictions, plain and durable writes, write-back.
 
-use baio_engine::{Arena, Config, Durability, Memory, Open};
+use baio_engine::{Arena, Durability, EngineOptions, Memory, Open};
 use baio_storage::cache::eviction::Policy;
-use baio_storage::cache::{Borrower, Cache, CacheConfig, CacheOp};
+use baio_storage::cache::{Borrower, Cache, CacheOp, CacheOptions};
 use baio_storage::{Core, Pinning};
 
 use crate::allocations;
@@ -62,7 +62,7 @@ fn a_warm_cache_allocates_nothing() {
 #[test]
 fn what_is_not_copied_allocates_nothing() {
     let mut h = hand(64);
-    let config = CacheConfig {
+    let config = CacheOptions {
         eviction: Policy::S3Fifo,
         ..config(64)
     };
@@ -117,13 +117,13 @@ fn a_pinned_hit_allocates_nothing_and_is_no_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, vec![7; 64 * PAGE]).unwrap();
-    let config = Config {
+    let config = EngineOptions {
         slots: 16,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let mut core = Core::new(&config).unwrap();
-    let cache = CacheConfig::of_size(128 * PAGE);
+    let cache = CacheOptions::of_size(128 * PAGE);
     core.use_cache(&cache).unwrap();
     let handle = core.open_file(&path, &Open::write()).unwrap();
     for page in 0..64 {

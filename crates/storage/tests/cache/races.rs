@@ -337,7 +337,7 @@ fn r6_a_read_over_cached_and_missing_pages_ends_with_its_last_part() {
 /// have.
 #[test]
 fn r6_an_io_that_was_made_two_ends_with_the_second() {
-    let disk = harness::simulated_disk(&baio_storage::Format::of_size(16 << 20));
+    let disk = harness::simulated_disk(&baio_storage::FormatOptions::of_size(16 << 20));
     let mut core = open_cached(&disk, 200);
     create(&mut core, "data", 600 * B);
     let handle = open_write(&mut core, "data");

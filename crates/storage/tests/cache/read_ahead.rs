@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use baio_engine::{Arena, Memory};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, Io, ObjectId};
+use baio_storage::cache::{Cache, CacheOp, CacheOptions, Io, ObjectId};
 
 use crate::rig::hand::P;
 use crate::rig::{PAGE, Random, ask_with, end_well};
@@ -25,7 +25,7 @@ struct World {
 
 impl World {
     fn new(frames: usize) -> World {
-        let config = CacheConfig::of_size(frames * PAGE);
+        let config = CacheOptions::of_size(frames * PAGE);
         let mut cache = Cache::new(&Arena::new(frames * PAGE).unwrap(), config).unwrap();
         let object = cache.add(FILE * P, 2 << 20);
         let requests = Arena::new(4 << 20).unwrap();

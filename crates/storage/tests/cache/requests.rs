@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use baio_engine::sim::{Disk, Flash, Profile};
 use baio_engine::{Durability, File, Open, Wait};
-use baio_storage::cache::CacheConfig;
-use baio_storage::{Access, Core, Fault, Format, Handle, Mode, SegmentOp, SegmentRequest};
+use baio_storage::cache::CacheOptions;
+use baio_storage::{Access, Core, Fault, FormatOptions, Handle, Mode, SegmentOp, SegmentRequest};
 
 use crate::harness::{self, BLOCK, Random, create, open_simulated, open_write, run, simulated_disk, start};
 
 const PAGES: usize = 64;
 const SIZE: usize = PAGES * BLOCK;
 
-fn small_cache() -> CacheConfig {
-    CacheConfig::of_size(16 * BLOCK)
+fn small_cache() -> CacheOptions {
+    CacheOptions::of_size(16 * BLOCK)
 }
 
 fn file_of(dir: &Path, bytes: usize) -> std::path::PathBuf {
@@ -36,7 +36,7 @@ fn opened(path: &Path) -> (Core, Handle) {
 
 /// The same on a simulated disk, beside a volume that nobody uses.
 fn simulated(disk: &Disk) -> (Core, Handle) {
-    let volume = simulated_disk(&Format::of_size(1 << 20));
+    let volume = simulated_disk(&FormatOptions::of_size(1 << 20));
     let mut core = open_simulated(&volume);
     core.use_cache(&small_cache()).unwrap();
     let handle = core.add_file(File::simulated(disk, "disk"), Access::Write);
@@ -152,7 +152,7 @@ fn run_for(core: &mut Core, time: Duration) {
 fn a_first_change_is_not_an_old_one_however_long_the_core_has_run() {
     let disk = Disk::new(SIZE as u64);
     let (mut core, handle) = simulated(&disk);
-    let age = CacheConfig::default().age_max;
+    let age = CacheOptions::default().age_max;
     run_for(&mut core, age * 3);
     // Twice: the second first change comes after a sync has left nothing changed.
     for pass in 1..=2 {
@@ -182,7 +182,7 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
         matches!(error.fault, Fault::NoCache) && error.cure().unwrap().contains("with_cache"),
         "{error}"
     );
-    let too_large = CacheConfig::of_size(1 << 40);
+    let too_large = CacheOptions::of_size(1 << 40);
     assert_eq!(core.use_cache(&too_large).unwrap_err().code(), "ENOBUFS");
     core.use_cache(&small_cache()).unwrap();
     assert_eq!(core.use_cache(&small_cache()).unwrap_err().code(), "EEXIST");

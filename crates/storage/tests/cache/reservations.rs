@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use baio_engine::{Arena, Durability, Errno, Memory};
-use baio_storage::cache::{Cache, CacheConfig, CacheDone, CacheError, CacheOp, Io, ObjectId, RequestId};
+use baio_storage::cache::{Cache, CacheDone, CacheError, CacheOp, CacheOptions, Io, ObjectId, RequestId};
 
 use crate::rig::hand::P;
 use crate::rig::{PAGE, ask, end_well};
@@ -28,8 +28,8 @@ struct World {
     fails_from: u64,
 }
 
-fn config(frames: u64) -> CacheConfig {
-    CacheConfig::of_size(frames as usize * PAGE)
+fn config(frames: u64) -> CacheOptions {
+    CacheOptions::of_size(frames as usize * PAGE)
 }
 
 impl World {
@@ -127,7 +127,7 @@ fn a_reservation_over_half_a_dirty_cache_is_made_in_slices() {
         let stats = world.cache.stats();
         assert!(world.most <= MOST, "{} pages in a call", world.most);
         assert!(
-            world.deepest <= CacheConfig::default().cleaner_depth as usize + 1,
+            world.deepest <= CacheOptions::default().cleaner_depth as usize + 1,
             "{} deep",
             world.deepest
         );

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baio_engine::{Arena, Memory};
 use baio_storage::cache::eviction::{Hint, Policy};
 use baio_storage::cache::window::Pattern;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheStats, ObjectId};
+use baio_storage::cache::{Cache, CacheOp, CacheOptions, CacheStats, ObjectId};
 
 use crate::rig::hand::P;
 use crate::rig::{PAGE, Random, ask_with, end_all};
@@ -27,10 +27,10 @@ struct World {
 
 impl World {
     fn new(frames: u64, policy: Policy) -> World {
-        let config = CacheConfig {
+        let config = CacheOptions {
             bytes: frames as usize * PAGE,
             eviction: policy,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         let mut cache = Cache::new(&Arena::new(frames as usize * PAGE).unwrap(), config).unwrap();
         let hot = cache.add(FILE * P, 2 << 20);

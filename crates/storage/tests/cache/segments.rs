@@ -396,7 +396,7 @@ fn a_segment_is_moved_and_packed_under_cached_traffic() {
 /// Below its mark it lies in one place, above in another; the cache's I/Os know nothing of that.
 #[test]
 fn a_segment_whose_move_has_stopped_is_cached_across_its_mark() {
-    let disk = simulated_disk(&baio_storage::Format::of_size(16 << 20));
+    let disk = simulated_disk(&baio_storage::FormatOptions::of_size(16 << 20));
     let mut core = open_cached(&disk, 200);
     create(&mut core, "data", 600 * B);
     let handle = open_write(&mut core, "data");

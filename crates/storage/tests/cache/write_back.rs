@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio_engine::{Arena, Durability, Memory, Open, Time, Wait};
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, GateId, IoKind, ObjectId};
+use baio_storage::cache::{Cache, CacheOp, CacheOptions, GateId, IoKind, ObjectId};
 use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 
 use crate::rig::hand::P;
@@ -24,10 +24,10 @@ impl World {
     }
 
     fn with_log(frames: usize, pages: u64, log_distance_max: u64) -> World {
-        let config = CacheConfig {
+        let config = CacheOptions {
             bytes: frames * PAGE,
             log_distance_max,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         let mut cache = Cache::new(&Arena::new(frames * PAGE).unwrap(), config).unwrap();
         let object = cache.add(pages * P, 0);
@@ -94,7 +94,7 @@ fn a_block_rewritten_within_a_set_that_fits_reaches_the_device_once() {
     let stats = world.cache.stats();
     assert_eq!((stats.pages_written, stats.flushes), (512, 1), "{stats:?}");
     // Merged to what one write may hold, in the order of offsets.
-    let each = CacheConfig::default().write_bytes_max as u64 / P;
+    let each = CacheOptions::default().write_bytes_max as u64 / P;
     let expected: Vec<_> = (0..512 / each).map(|nth| (nth * each, each)).collect();
     assert_eq!(writes, expected);
 }
@@ -102,7 +102,7 @@ fn a_block_rewritten_within_a_set_that_fits_reaches_the_device_once() {
 #[test]
 fn the_cleaner_starts_before_writers_wait_and_keeps_its_depth() {
     let mut world = World::new(1024, 4096);
-    let depth = CacheConfig::default().cleaner_depth as usize;
+    let depth = CacheOptions::default().cleaner_depth as usize;
     // Every other page: nothing can be merged. The device answers nothing so far.
     let (mut ios, mut nth) = (Vec::new(), 0);
     while world.cache.stats().parked == 0 {
@@ -195,7 +195,7 @@ fn what_grows_old_counts_from_its_change() {
     world.cache.set_now(Time(1_000_000_000_000)); // The clock has run before the first change.
     world.write(3);
     world.drain();
-    let age = CacheConfig::default().age_max;
+    let age = CacheOptions::default().age_max;
     assert_eq!(world.cache.next_tick(), Some(Time(1_000_000_000_000).after(age)));
     world.cache.tick(Time(1_000_000_000_000).after(age / 2));
     assert_eq!(world.drain(), []);
@@ -209,16 +209,16 @@ fn the_cleaner_wakes_a_core_that_nobody_asks_for_anything() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, vec![0; 16 * PAGE]).unwrap();
-    let config = baio_engine::Config {
+    let config = baio_engine::EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..baio_engine::Config::default()
+        ..baio_engine::EngineOptions::default()
     };
     let mut core = Core::new(&config).unwrap();
-    core.use_cache(&CacheConfig {
+    core.use_cache(&CacheOptions {
         bytes: 64 * PAGE,
         age_max: Duration::from_millis(20),
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     })
     .unwrap();
     let handle = core.open_file(&path, &Open::write()).unwrap();

@@ -5,15 +5,15 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::page;
-use baio_storage::{CheckReport, Core, Format, check_on};
+use baio_storage::{CheckReport, Core, FormatOptions, check_on};
 
 use crate::harness::images::{find, forget_clean_close, home, put, superblock, tamper};
 use crate::harness::{self, BLOCK, ME, create, open, open_simulated, open_write, read, simulated_disk, write};
 
 fn volume() -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut core = open_simulated(&disk);
     for (name, byte) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
@@ -120,10 +120,10 @@ fn a_bucket_whose_generations_are_used_up_is_repaired() {
 fn a_sparse_table_is_read_as_far_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    let options = Format {
+    let options = FormatOptions {
         size_bytes: Some(1 << 30),
         segments: Some(1 << 14),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     Core::format(&path, &options).unwrap();
     let file = std::fs::File::open(&path).unwrap();

@@ -5,15 +5,15 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{GENERATION_MAX, Parity, Place};
 use baio_storage::segment::page;
-use baio_storage::{Access, CheckReport, Core, Error, Format, check_on};
+use baio_storage::{Access, CheckReport, Core, Error, FormatOptions, check_on};
 
 use crate::harness::images::{find, forget_clean_close, put, superblock, tamper_superblock};
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
 fn volume() -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut core = open_simulated(&disk);
     for name in ["a", "b", "c"] {

@@ -6,7 +6,9 @@ use std::path::Path;
 use baio_engine::{Durability, Wait};
 use baio_storage::segment::layout::{Layout, Parity, Place};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Answer, CheckReport, Core, CreateOptions, Error, Format, OperationId, Progress, SegmentRequest};
+use baio_storage::{
+    Answer, CheckReport, Core, CreateOptions, Error, FormatOptions, OperationId, Progress, SegmentRequest,
+};
 
 use crate::harness::{self, BLOCK, ME, ROOT, create, open_write, read, simulated_disk, write};
 
@@ -67,7 +69,7 @@ fn a_sound_volume_is_sound_while_it_is_used() {
 /// A mirror that lost its last write is no crash's trace while the volume serves: its owner has written it.
 #[test]
 fn what_is_wrong_is_named() {
-    let disk = simulated_disk(&Format::of_size(VOLUME));
+    let disk = simulated_disk(&FormatOptions::of_size(VOLUME));
     let mut core = harness::open_simulated(&disk);
     for nth in 0..10 {
         create(&mut core, &format!("s{nth}"), 8 * BLOCK as u64);

@@ -4,13 +4,13 @@
 
 use baio_engine::sim::Disk;
 use baio_storage::segment::inode::{InodeState, MoveTo};
-use baio_storage::{Access, Core, CreateOptions, Format};
+use baio_storage::{Access, Core, CreateOptions, FormatOptions};
 
 use crate::harness::images::{find, forget_clean_close, state_of, superblock, tamper, tamper_bytes};
 use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
 
 fn small_disk() -> Disk {
-    simulated_disk(&Format::of_size(2 << 20))
+    simulated_disk(&FormatOptions::of_size(2 << 20))
 }
 
 /// Makes everything that is free somebody's, and with that zero.

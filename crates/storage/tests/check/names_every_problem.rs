@@ -7,7 +7,7 @@ use baio_storage::segment::inode::{Inode, InodeState, RenameFrom};
 use baio_storage::segment::layout::{BUCKET_BYTES, Place};
 use baio_storage::segment::name::SegmentName;
 use baio_storage::segment::probe::SlotAddress;
-use baio_storage::{CheckReport, Core, Format, Repair, SegmentInfo, check, check_on};
+use baio_storage::{CheckReport, Core, FormatOptions, Repair, SegmentInfo, check, check_on};
 
 use crate::harness::images::{
     find, forget_clean_close, home, put, segments, state_of, superblock, tamper, tamper_bytes,
@@ -21,9 +21,9 @@ fn check_disk(disk: &Disk, repair: bool) -> CheckReport {
 
 /// A closed volume with three segments, each full of its own byte.
 fn volume(size_bytes: u64) -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(size_bytes),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut core = open_simulated(&disk);
     for (name, byte) in [("a", 1), ("b", 2), ("c", 3)] {

@@ -9,7 +9,7 @@ use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Layout, Parity, Place};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{CheckReport, Core, CreateOptions, Error, Format, Problem, Repair, ResizeOptions, check_on};
+use baio_storage::{CheckReport, Core, CreateOptions, Error, FormatOptions, Problem, Repair, ResizeOptions, check_on};
 
 use crate::harness::{BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
 
@@ -58,9 +58,9 @@ fn fill(core: &mut Core, name: &str, byte: u8) {
 
 /// A volume with a history: most buckets were written several times.
 fn volume(clean: bool) -> (Disk, Told) {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut told = Told::default();
     let mut core = open_simulated(&disk);

@@ -7,7 +7,7 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
-use baio_storage::{CheckReport, Format, Repair, SegmentInfo, check_on};
+use baio_storage::{CheckReport, FormatOptions, Repair, SegmentInfo, check_on};
 
 use crate::harness::images::superblock;
 use crate::harness::{
@@ -23,9 +23,9 @@ fn check(disk: &Disk, repair: bool) -> CheckReport {
 
 /// A volume with a history, and what it looked like on the way.
 fn volume(clean: bool) -> (Disk, Vec<Disk>) {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut before = vec![disk.copy()];
     let mut core = open_simulated(&disk);

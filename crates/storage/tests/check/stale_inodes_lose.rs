@@ -3,7 +3,7 @@
 
 use baio_engine::sim::Disk;
 use baio_storage::segment::inode::InodeState;
-use baio_storage::{Core, Format, ResizeOptions};
+use baio_storage::{Core, FormatOptions, ResizeOptions};
 
 use crate::harness::images::{find, forget_clean_close, home, put, state_of};
 use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
@@ -14,7 +14,7 @@ const BYTES: u64 = BLOCKS * BLOCK as u64;
 /// Runs `take` on a volume where "old" was deleted, whose blocks lie behind those of the older "a"; then "old" comes back. "a"
 /// keeps its bytes.
 fn comes_back(take: impl FnOnce(&mut Core)) -> Disk {
-    let disk = simulated_disk(&Format::of_size(2 << 20));
+    let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
     let mut core = open_simulated(&disk);
     create(&mut core, "a", BYTES);
     create(&mut core, "old", BYTES);

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use baio_engine::sim::{Disk, Flash, Profile};
-use baio_engine::{Choice, Config, Memory, Wait};
-use baio_storage::{Core, Format, Handle, SegmentOp, SegmentRequest};
+use baio_engine::{Choice, EngineOptions, Memory, Wait};
+use baio_storage::{Core, FormatOptions, Handle, SegmentOp, SegmentRequest};
 
 use crate::harness::{
     self, BLOCK, ME, Random, config, create, open_write, read, simulated_disk, start, sync_request, write,
@@ -22,7 +22,7 @@ pub(crate) enum World {
 
 impl World {
     pub(crate) fn simulated() -> World {
-        let disk = simulated_disk(&Format::of_size(VOLUME));
+        let disk = simulated_disk(&FormatOptions::of_size(VOLUME));
         disk.set_profile(Profile::Flash(Flash::default()));
         World::Simulated(disk)
     }
@@ -38,7 +38,7 @@ impl World {
         match self {
             World::Simulated(disk) => harness::open_with_seed(disk, 5),
             World::Real(path, backend, _) => {
-                let config = Config {
+                let config = EngineOptions {
                     backend: *backend,
                     ..config()
                 };

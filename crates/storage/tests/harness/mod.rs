@@ -21,9 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use baio_engine::backend::{Backend, Done};
 pub(crate) use baio_engine::sim::Random;
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Config, Durability, Engine, Errno, File, Memory, RequestId, Slots, Wait};
+use baio_engine::{Durability, Engine, EngineOptions, Errno, File, Memory, RequestId, Slots, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket, format_on,
+    Access, Core, CreateOptions, Error, FormatOptions, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket,
+    format_on,
 };
 
 use bent::Bend;
@@ -40,18 +41,18 @@ pub(crate) fn open_to_tenants(segments_max: u64) -> u64 {
 }
 
 /// A small engine: tests start many.
-pub(crate) fn config() -> Config {
-    Config {
+pub(crate) fn config() -> EngineOptions {
+    EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
 pub(crate) fn format(path: &Path, size_bytes: u64) {
-    let options = Format {
+    let options = FormatOptions {
         size_bytes: Some(size_bytes),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     Core::format(path, &options).unwrap();
 }
@@ -218,7 +219,7 @@ impl Bend for Moody {
 }
 
 /// A formatted simulated disk.
-pub(crate) fn simulated_disk(format: &Format) -> Disk {
+pub(crate) fn simulated_disk(format: &FormatOptions) -> Disk {
     let disk = Disk::new(format.size_bytes.unwrap());
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
     format_on(&mut engine, &File::simulated(&disk, "disk"), format).unwrap();
@@ -227,10 +228,10 @@ pub(crate) fn simulated_disk(format: &Format) -> Disk {
 
 /// A volume of 64 segments on a simulated disk that takes its time.
 pub(crate) fn slow_volume(size_bytes: u64) -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(size_bytes),
         segments: Some(64),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     disk.set_profile(Profile::Flash(Flash::default()));
     disk
@@ -254,7 +255,7 @@ pub(crate) fn moody() -> (Box<dyn Backend>, Mood) {
 }
 
 /// Opens the volume on a disk whose device can be made moody.
-pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Mood) {
+pub(crate) fn open_moody(disk: &Disk, config: &EngineOptions) -> (Core, Mood) {
     let (backend, whims) = moody();
     let engine = Engine::with_backend(backend, config).unwrap();
     let core = Core::open_on(engine, &File::simulated(disk, "disk"), config).unwrap();

@@ -4,21 +4,21 @@ use std::task::Poll;
 
 use baio_engine::sim::{Disk, Flash, Profile};
 use baio_engine::{Durability, Wait};
-use baio_storage::cache::CacheConfig;
-use baio_storage::{Core, Error, Format, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
+use baio_storage::cache::CacheOptions;
+use baio_storage::{Core, Error, FormatOptions, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 use crate::harness::{self, BLOCK, start};
 
 pub(crate) const B: u64 = BLOCK as u64;
 
 /// A cache of so many pages.
-pub(crate) fn cache_of(pages: usize) -> CacheConfig {
-    CacheConfig::of_size(pages * BLOCK)
+pub(crate) fn cache_of(pages: usize) -> CacheOptions {
+    CacheOptions::of_size(pages * BLOCK)
 }
 
 /// A formatted disk of 8 MiB that takes its time.
 pub(crate) fn slow_disk() -> Disk {
-    let disk = harness::simulated_disk(&Format::of_size(8 << 20));
+    let disk = harness::simulated_disk(&FormatOptions::of_size(8 << 20));
     disk.set_profile(Profile::Flash(Flash::default()));
     disk
 }

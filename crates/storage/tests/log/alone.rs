@@ -1,7 +1,7 @@
 //! The promise: nobody else writes where a log is, by whatever way, and nobody who only reads there keeps it from writing.
 
 use baio_engine::{Open, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::log::{LogRequest, Lsn};
 use baio_storage::{Core, Fault, ResizeOptions};
 
@@ -83,9 +83,9 @@ fn no_page_is_pinned_where_a_log_is() {
     let disk = slow_volume(16 << 20);
     let mut core = open_with_seed(&disk, 1);
     let bytes = 512 << 10;
-    core.use_cache(&CacheConfig {
+    core.use_cache(&CacheOptions {
         bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     })
     .unwrap();
     create(&mut core, "log", LOG_BYTES);

@@ -5,7 +5,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::Wait;
 use baio_engine::sim::Disk;
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::log::{Batches, LogAnswer, LogRequest, Lsn, RecordReader, WaitKey};
 use baio_storage::{
     Access, Answer, Core, Error, Fault, Handle, HeldLog, LogReply, Mode, ResizeOptions, SegmentOp, SegmentRequest,
@@ -153,7 +153,7 @@ fn a_full_table_does_not_stop_it() {
 #[test]
 fn who_has_the_log_alone_writes_there() {
     let (mut core, _disk) = volume();
-    core.use_cache(&CacheConfig::of_size(512 << 10)).unwrap();
+    core.use_cache(&CacheOptions::of_size(512 << 10)).unwrap();
     create(&mut core, "log", LOG_BYTES);
     let handle = open_write(&mut core, "log");
     let other = open_write(&mut core, "log");
@@ -268,7 +268,7 @@ fn an_idle_log_notes_its_watermark() {
 #[test]
 fn pages_wait_for_the_log_that_they_are_under() {
     let (mut core, _disk) = volume();
-    core.use_cache(&CacheConfig::of_size(512 << 10)).unwrap();
+    core.use_cache(&CacheOptions::of_size(512 << 10)).unwrap();
     let [logs, pages] = [["log a", "log b"], ["a", "b"]].map(|names| {
         names.map(|name| {
             create(&mut core, name, LOG_BYTES);

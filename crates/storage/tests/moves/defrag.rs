@@ -2,8 +2,8 @@
 //! whatever goes on meanwhile; and what stays where it was is told.
 
 use baio_engine::sim::{Disk, Fault as Injected, Faults, Flash, Profile, Sim, Trigger};
-use baio_engine::{Config, Engine, File, Wait};
-use baio_storage::{Core, CreateOptions, DefragReport, Format, Handle, Identity};
+use baio_engine::{Engine, EngineOptions, File, Wait};
+use baio_storage::{Core, CreateOptions, DefragReport, FormatOptions, Handle, Identity};
 
 use crate::harness::{
     self, BLOCK, ME, ROOT, Random, STRANGER, config, create, open_write, read, simulated_disk, write,
@@ -12,13 +12,13 @@ use crate::harness::{
 const VOLUME: u64 = 8 << 20;
 
 fn simulated(small_arena: bool) -> (Core, Disk) {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(VOLUME),
         segments: Some(32),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     disk.set_profile(Profile::Flash(Flash::default()));
-    let config = Config {
+    let config = EngineOptions {
         arena_bytes: if small_arena { 1 << 20 } else { 4 << 20 },
         ..config()
     };

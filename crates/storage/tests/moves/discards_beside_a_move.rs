@@ -2,7 +2,7 @@
 
 use baio_engine::sim::{Flash, Profile};
 use baio_engine::{Memory, Wait};
-use baio_storage::{Format, Mode, SegmentOp, SegmentRequest};
+use baio_storage::{FormatOptions, Mode, SegmentOp, SegmentRequest};
 
 use crate::harness::through_cache::{B, begin_read, end, get, got, open_cached, put};
 use crate::harness::{self, BLOCK, ME, create, open_write, start};
@@ -14,7 +14,7 @@ const BLOCKS: u64 = 1024;
 fn a_cached_read_ends_while_a_discard_of_its_range_waits_for_the_move() {
     // The first cached request on a segment finds what waits, too.
     for first in [Mode::Cached, Mode::Direct] {
-        let disk = harness::simulated_disk(&Format::of_size(16 << 20));
+        let disk = harness::simulated_disk(&FormatOptions::of_size(16 << 20));
         disk.set_profile(Profile::Flash(Flash::default()));
         let mut core = open_cached(&disk, 64);
         create(&mut core, "data", BLOCKS * B);

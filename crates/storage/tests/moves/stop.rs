@@ -6,7 +6,7 @@ use std::time::Duration;
 use baio_engine::sim::{Fault as Injected, Faults, Trigger};
 use baio_engine::{Buffer, Memory, Wait};
 use baio_storage::segment::inode::{InodeState, MoveTo};
-use baio_storage::{Core, Fault, Format, SegmentOp, SegmentRequest};
+use baio_storage::{Core, Fault, FormatOptions, SegmentOp, SegmentRequest};
 
 use crate::harness::images;
 use crate::harness::known::{BLOCKS, Known, VOLUME, World, assert_nothing_leaked, start_block};
@@ -74,7 +74,7 @@ fn a_move_stopped_by_a_read_error_leaves_the_segment_served() {
 /// What waits for the chunk in copy can be called back, and ends in time.
 #[test]
 fn requests_that_wait_for_a_chunk_obey_cancel_and_deadline() {
-    let format = Format::of_size(VOLUME);
+    let format = FormatOptions::of_size(VOLUME);
     let disk = simulated_disk(&format);
     let (mut core, whims) = open_moody(&disk, &config());
     let mut known = Known::new(&mut core, "data", 130);
@@ -157,7 +157,7 @@ fn a_move_says_what_it_cannot_do() {
 #[test]
 fn a_move_waits_for_memory_but_not_for_ever() {
     for comes_back in [true, false] {
-        let disk = simulated_disk(&Format::of_size(VOLUME));
+        let disk = simulated_disk(&FormatOptions::of_size(VOLUME));
         let (mut core, whims) = open_moody(&disk, &config());
         let mut known = Known::new(&mut core, "data", 130);
         known.fill(&mut core, &mut Random(15));
@@ -215,7 +215,7 @@ fn take_all_memory(core: &Core, all: &mut Vec<Buffer>) {
 fn a_move_in_the_background_starves_nobody_who_waits_for_it() {
     for closes in [false, true] {
         for begin in 0..12 {
-            let disk = simulated_disk(&Format::of_size(VOLUME));
+            let disk = simulated_disk(&FormatOptions::of_size(VOLUME));
             let mut core = open_moody(&disk, &config()).0;
             create(&mut core, "data", 300 * BLOCK as u64);
             core.close().unwrap();

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use baio_storage::{Core, Fault, Format};
+use baio_storage::{Core, Fault, FormatOptions};
 
 use crate::harness::loop_device::{Loop, Mounted, run};
 use crate::harness::{self, BLOCK, ME, config, create, open, open_write, read, sync, write};
@@ -22,11 +22,11 @@ fn a_block_device_holds_a_volume() {
     let Some(device) = loop_device(dir.path()) else {
         return;
     };
-    let too_large = Format::of_size(17 << 20);
+    let too_large = FormatOptions::of_size(17 << 20);
     let error = Core::format(&device.0, &too_large).unwrap_err();
     assert_eq!(error.code(), "EINVAL", "{error}");
-    Core::format(&device.0, &Format::default()).unwrap();
-    let error = Core::format(&device.0, &Format::default()).unwrap_err();
+    Core::format(&device.0, &FormatOptions::default()).unwrap();
+    let error = Core::format(&device.0, &FormatOptions::default()).unwrap_err();
     assert_eq!(error.code(), "EEXIST", "{error}");
     let mut core = open(&device.0);
     create(&mut core, "a", 3 << 20);
@@ -58,7 +58,7 @@ fn two_nodes_of_one_device_are_one_volume() {
     let Some(device) = loop_device(dir.path()) else {
         return;
     };
-    Core::format(&device.0, &Format::default()).unwrap();
+    Core::format(&device.0, &FormatOptions::default()).unwrap();
     let second = dir.path().join("second");
     let number = rustix::fs::stat(&device.0).unwrap().st_rdev;
     let kind = rustix::fs::FileType::BlockDevice;
@@ -81,7 +81,7 @@ fn a_child_being_started_does_not_keep_a_closed_device() {
     let Some(device) = loop_device(dir.path()) else {
         return;
     };
-    Core::format(&device.0, &Format::default()).unwrap();
+    Core::format(&device.0, &FormatOptions::default()).unwrap();
     let core = open(&device.0);
     let child = Starting::new();
     core.close().unwrap();
@@ -112,13 +112,13 @@ fn a_mounted_device_is_refused() {
     };
     std::fs::write(point.join("file"), b"precious").unwrap();
     rustix::fs::sync();
-    let forced = Format {
+    let forced = FormatOptions {
         force: true,
-        ..Format::default()
+        ..FormatOptions::default()
     };
     for error in [
         Core::open(&device.0, &config()).unwrap_err(),
-        Core::format(&device.0, &Format::default()).unwrap_err(),
+        Core::format(&device.0, &FormatOptions::default()).unwrap_err(),
         Core::format(&device.0, &forced).unwrap_err(),
     ] {
         assert_eq!(error.code(), "EBUSY", "{error}");
@@ -127,7 +127,7 @@ fn a_mounted_device_is_refused() {
     assert_eq!(std::fs::read(point.join("file")).unwrap(), b"precious");
     drop(mounted);
     // Unmounted it may be had, but holds a file system.
-    let error = Core::format(&device.0, &Format::default()).unwrap_err();
+    let error = Core::format(&device.0, &FormatOptions::default()).unwrap_err();
     assert_eq!(error.code(), "EEXIST", "{error}");
     Core::format(&device.0, &forced).unwrap();
     open(&device.0).close().unwrap();

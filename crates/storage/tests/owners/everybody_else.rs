@@ -4,15 +4,17 @@
 //! can then still set limits.
 
 use baio_storage::segment::inode::{Inode, InodeState};
-use baio_storage::{Core, CreateOptions, EVERYBODY_ELSE, Error, Fault, Format, Identity, Limits, ResizeOptions, Sight};
+use baio_storage::{
+    Core, CreateOptions, EVERYBODY_ELSE, Error, Fault, FormatOptions, Identity, Limits, ResizeOptions, Sight,
+};
 
 use crate::harness::images;
 use crate::harness::{self, BLOCK, ME, ROOT, STRANGER, open_simulated, simulated_disk};
 
 const B: u64 = BLOCK as u64;
 
-fn small() -> Format {
-    Format::of_size(8 << 20)
+fn small() -> FormatOptions {
+    FormatOptions::of_size(8 << 20)
 }
 
 fn limits(blocks: u64, segments: u64) -> Limits {
@@ -116,7 +118,7 @@ fn fill(core: &mut Core, who: Identity) -> (u64, Error) {
 #[test]
 fn the_last_segments_are_kept_back() {
     for segments in [16, 64] {
-        let disk = simulated_disk(&Format {
+        let disk = simulated_disk(&FormatOptions {
             segments: Some(segments),
             ..small()
         });

@@ -33,8 +33,8 @@ fn late_block() -> Vec<u8> {
     block
 }
 
-fn config_of(backend: Choice) -> baio_engine::Config {
-    baio_engine::Config { backend, ..config() }
+fn config_of(backend: Choice) -> baio_engine::EngineOptions {
+    baio_engine::EngineOptions { backend, ..config() }
 }
 
 /// The owner that is killed: starts its writes and waits for them.
@@ -151,7 +151,7 @@ fn no_write_of_a_killed_owner_of_a_block_device_lands_late() {
     let Some(device) = LateDevice::new(dir.path(), 8 << 20) else {
         return;
     };
-    Core::format(&device.path, &baio_storage::Format::default()).unwrap();
+    Core::format(&device.path, &baio_storage::FormatOptions::default()).unwrap();
     let test = TestName::of(no_write_of_a_killed_owner_of_a_block_device_lands_late);
     check_all(test, &device, &device.path);
 }

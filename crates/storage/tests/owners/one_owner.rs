@@ -87,7 +87,10 @@ fn the_second_is_told_who_has_it_and_a_closed_volume_is_free_at_once() {
         holder.tell("open");
         assert_busy(Core::open(&path, &config()), holder.pid());
         assert_busy(Core::inspect(&path, ME), holder.pid());
-        assert_busy(Core::format(&path, &baio_storage::Format::default()), holder.pid());
+        assert_busy(
+            Core::format(&path, &baio_storage::FormatOptions::default()),
+            holder.pid(),
+        );
         // The holder closes, or forgets to, but lives on.
         holder.tell(if round % 4 == 0 { "drop" } else { "close" });
         let core = Core::open(&path, &config()).unwrap_or_else(|error| panic!("round {round}: {error}"));

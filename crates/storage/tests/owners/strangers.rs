@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use baio_storage::{Core, CreateOptions, Error, Fault, Format, Identity, ResizeOptions};
+use baio_storage::{Core, CreateOptions, Error, Fault, FormatOptions, Identity, ResizeOptions};
 
 use crate::harness::{
     self, BLOCK, ME, ROOT, STRANGER, TestName, child_at, config, open_simulated, role, simulated_disk,
@@ -47,9 +47,9 @@ const ATTEMPTS: &[Attempt] = &[
 
 #[test]
 fn a_refusal_names_what_was_asked_and_no_figure_of_others() {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         segments: Some(37),
-        ..Format::of_size(8 << 20)
+        ..FormatOptions::of_size(8 << 20)
     });
     let mut core = open_simulated(&disk);
     // Sizes that occur nowhere else; the hole keeps the longest free run from being all that is free.

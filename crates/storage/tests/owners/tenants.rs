@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Durability, Engine, File, Policy, Request};
-use baio_storage::{Access, Core, CreateOptions, Error, Format, Identity, ResizeOptions};
+use baio_storage::{Access, Core, CreateOptions, Error, FormatOptions, Identity, ResizeOptions};
 
 use crate::harness::images;
 use crate::harness::{
@@ -284,7 +284,7 @@ fn rounds(place: &(impl Place + ?Sized), rounds: u64) {
 
 #[test]
 fn no_foreign_byte_is_read_in_ten_thousand_rounds() {
-    let disk = simulated_disk(&Format::of_size(4 << 20));
+    let disk = simulated_disk(&FormatOptions::of_size(4 << 20));
     rounds(&disk, 10_000);
 }
 
@@ -465,7 +465,7 @@ fn processes_of_two_users_see_nothing_of_each_other() {
 
 #[test]
 fn nobody_gives_a_segment_to_a_group_that_he_is_not_in() {
-    let disk = simulated_disk(&Format::of_size(2 << 20));
+    let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
     let mut core = harness::open_simulated(&disk);
     let me = TENANTS[0];
     let of_group = |group| CreateOptions {
@@ -485,7 +485,7 @@ fn nobody_gives_a_segment_to_a_group_that_he_is_not_in() {
 fn warnings_name_nobodys_segment() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    let disk = simulated_disk(&Format::of_size(2 << 20));
+    let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
     let mut core = harness::open_simulated(&disk);
     create(&mut core, "secret", 8 * BLOCK as u64);
     create(&mut core, "rival", BLOCK as u64);
@@ -509,7 +509,7 @@ fn warnings_name_nobodys_segment() {
 /// A tenant that makes a large segment keeps nobody from looking: a list waits for records, not for zeroes.
 #[test]
 fn a_list_does_not_wait_for_the_zeroes_of_others() {
-    let disk = harness::simulated_disk(&Format::of_size(64 << 20));
+    let disk = harness::simulated_disk(&FormatOptions::of_size(64 << 20));
     let mut core = harness::open_simulated(&disk);
     harness::create(&mut core, "mine", 4096);
     let large = CreateOptions::of_size(48 << 20);
@@ -526,7 +526,7 @@ fn a_list_does_not_wait_for_the_zeroes_of_others() {
 /// What root makes for a user is not root's group's.
 #[test]
 fn a_segment_made_for_another_has_no_group_of_the_makers() {
-    let disk = harness::simulated_disk(&Format::of_size(2 << 20));
+    let disk = harness::simulated_disk(&FormatOptions::of_size(2 << 20));
     let mut core = harness::open_simulated(&disk);
     let options = CreateOptions {
         mode: 0o660,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use baio_engine::{Config, Op, Open, Policy, Request, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_engine::{EngineOptions, Op, Open, Policy, Request, Wait};
+use baio_storage::cache::CacheOptions;
 use baio_storage::{Core, CreateOptions, Handle, Mode, SegmentRequest, StatusWord};
 
 use crate::harness::{self, BLOCK, ME, create, format, open_write, read_request, run};
@@ -30,9 +30,9 @@ fn world(is_cached: bool) -> (tempfile::TempDir, Core, Handle) {
     let handle = open_write(&mut core, "data");
     if is_cached {
         let bytes = 1 << 20;
-        core.use_cache(&CacheConfig {
+        core.use_cache(&CacheOptions {
             bytes,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         })
         .unwrap();
         let read = cached(&core, handle, 127);
@@ -106,17 +106,17 @@ fn who_found_no_slot_is_not_passed_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-    let mut core = Core::new(&Config {
+    let mut core = Core::new(&EngineOptions {
         slots: 4,
         reserved_slots: 1,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     })
     .unwrap();
     let bytes = 1 << 20;
-    core.use_cache(&CacheConfig {
+    core.use_cache(&CacheOptions {
         bytes,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     })
     .unwrap();
     let handle = core.open_file(&path, &Open::write()).unwrap();

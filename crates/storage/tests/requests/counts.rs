@@ -1,6 +1,6 @@
 //! Promise: one snapshot has the counters of all parts of a core, and agrees with what each part says of itself.
 
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::{Core, Counters};
 
 use crate::harness::{BLOCK, config, create, format, open_write, run, write_request};
@@ -13,7 +13,7 @@ fn of_a_core_with_a_volume_and_a_cache() {
     let mut core = Core::open(&path, &config()).unwrap();
     let before = core.counters();
     assert!(before.cache.is_none());
-    core.use_cache(&CacheConfig::of_size(1 << 20)).unwrap();
+    core.use_cache(&CacheOptions::of_size(1 << 20)).unwrap();
     create(&mut core, "a", 16 * BLOCK as u64);
     let handle = open_write(&mut core, "a");
     let request = write_request(&core, handle, 0, &[1; BLOCK]);

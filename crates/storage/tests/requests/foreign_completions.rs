@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, File, Op, Policy, Request, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_engine::{Choice, EngineOptions, File, Op, Policy, Request, Wait};
+use baio_storage::cache::CacheOptions;
 use baio_storage::{Core, Mode, SegmentRequest};
 
 use crate::harness::{self, BLOCK, ME, config, create, format, open_write, read, read_request, write_request};
@@ -31,9 +31,9 @@ fn serve(backend: Choice, mode: Mode) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume");
     format(&path, 8 << 20);
-    let config = Config { backend, ..config() };
+    let config = EngineOptions { backend, ..config() };
     let mut core = Core::open(&path, &config).unwrap();
-    let cache = CacheConfig::of_size(1 << 20);
+    let cache = CacheOptions::of_size(1 << 20);
     core.use_cache(&cache).unwrap();
     create(&mut core, "data", u64::from(BLOCKS) * BLOCK as u64);
     let handle = open_write(&mut core, "data");

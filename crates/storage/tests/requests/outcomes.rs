@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::task::Poll;
 use std::time::Duration;
 
-use baio_engine::{Argument, Config, Create, Descriptions, Memory, Open, Vectored, Wait};
+use baio_engine::{Argument, Create, Descriptions, EngineOptions, Memory, Open, Vectored, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Fault, Format, Handle, Identity, Mode, SegmentOp, SegmentRequest, Status, StatusWord,
+    Access, Core, CreateOptions, Fault, FormatOptions, Handle, Identity, Mode, SegmentOp, SegmentRequest, Status,
+    StatusWord,
 };
 
 use crate::harness::{
@@ -26,7 +27,7 @@ struct Fixture {
     _dir: tempfile::TempDir,
 }
 
-fn fixture_with(config: &Config) -> Fixture {
+fn fixture_with(config: &EngineOptions) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
     harness::format(&path, 8 << 20);
@@ -295,7 +296,7 @@ fn a_handle_dies_with_its_segment() {
 
 #[test]
 fn a_full_table_hands_the_request_back_untouched() {
-    let mut f = fixture_with(&Config { slots: 8, ..config() });
+    let mut f = fixture_with(&EngineOptions { slots: 8, ..config() });
     let core = &mut f.core;
     let mut tickets = Vec::new();
     let back = loop {
@@ -578,11 +579,11 @@ fn every_block_size_serves() {
     let dir = tempfile::tempdir().unwrap();
     for block_size in [4096, 8192, 16384, 65536] {
         let path = dir.path().join(format!("{block_size}.img"));
-        let options = Format {
+        let options = FormatOptions {
             size_bytes: Some(4 << 20),
             max_size_bytes: Some(64 << 20),
             block_size,
-            ..Format::default()
+            ..FormatOptions::default()
         };
         Core::format(&path, &options).unwrap();
         let mut core = harness::open(&path);

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use baio_engine::{Caching, Create, Descriptions, Open, Time, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::{Core, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -19,10 +19,10 @@ const AGE: Duration = Duration::from_millis(40);
 /// A core with a cache, unless its backend has no descriptor.
 fn started() -> Option<Core> {
     let mut core = Core::new(&config()).unwrap();
-    let cache = CacheConfig {
+    let cache = CacheOptions {
         bytes: 64 * BLOCK,
         age_max: AGE,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     };
     core.use_cache(&cache).unwrap();
     let can = core.engine_mut().ready_fd(false).is_some();
@@ -104,15 +104,15 @@ fn what_the_engine_has_is_overdue() {
 fn the_soonest_is_told() {
     let disk = baio_engine::sim::Disk::new(64 * BLOCK as u64);
     disk.set_profile(baio_engine::sim::Profile::Flash(baio_engine::sim::Flash::default()));
-    let volume = harness::simulated_disk(&baio_storage::Format {
+    let volume = harness::simulated_disk(&baio_storage::FormatOptions {
         size_bytes: Some(1 << 20),
-        ..baio_storage::Format::default()
+        ..baio_storage::FormatOptions::default()
     });
     let mut core = harness::open_simulated(&volume);
-    let cache = CacheConfig {
+    let cache = CacheOptions {
         bytes: 16 * BLOCK,
         age_max: AGE,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     };
     core.use_cache(&cache).unwrap();
     let file = baio_engine::File::simulated(&disk, "disk");

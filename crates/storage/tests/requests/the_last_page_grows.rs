@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::task::Poll;
 
-use baio_engine::{Choice, Config, Durability, Memory, Open, Vectored, Wait};
+use baio_engine::{Choice, Durability, EngineOptions, Memory, Open, Vectored, Wait};
 use baio_storage::cache::Borrower;
 use baio_storage::{Core, Handle, Mode, SegmentOp, SegmentRequest, Ticket};
 
@@ -19,7 +19,7 @@ fn empty_file() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn open_cached(path: &Path, backend: Choice, pages: usize) -> (Core, Handle) {
-    let config = Config {
+    let config = EngineOptions {
         backend,
         ..harness::config()
     };

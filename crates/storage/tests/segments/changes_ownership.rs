@@ -1,7 +1,7 @@
 //! The promise: a segment's mode, group and owner can be changed by whom they are to change; it is charged to its new owner before anything
 //! is written; what is open stays open; and a crash or a failed request leaves it with one owner, the old or the new.
 
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, Identity, Limits, OwnershipChange, SegmentInfo};
+use baio_storage::{Access, Core, CreateOptions, Fault, FormatOptions, Identity, Limits, OwnershipChange, SegmentInfo};
 
 use crate::harness::{
     BLOCK, ME, ROOT, STRANGER, config, create, open_moody, open_simulated, open_write, read, simulated_disk, write,
@@ -13,8 +13,8 @@ fn volume() -> Core {
     open_simulated(&simulated_disk(&small()))
 }
 
-fn small() -> Format {
-    Format::of_size(8 << 20)
+fn small() -> FormatOptions {
+    FormatOptions::of_size(8 << 20)
 }
 
 fn change(core: &mut Core, who: Identity, to: OwnershipChange) -> Result<SegmentInfo, baio_storage::Error> {

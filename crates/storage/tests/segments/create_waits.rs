@@ -9,7 +9,7 @@ use baio_engine::{Errno, Error, File, Op, RequestId, Slots, Wait};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, CreateOptions, Fault, Format, Zeroing};
+use baio_storage::{Core, CreateOptions, Fault, FormatOptions, Zeroing};
 
 use crate::harness::bent::{self, Bend};
 use crate::harness::{BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
@@ -55,10 +55,10 @@ impl Bend for Lockstep {
     }
 }
 
-fn small() -> Format {
-    Format {
+fn small() -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(16 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     }
 }
 

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use baio_engine::{Config, Durability};
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, Identity, SegmentOp, SegmentRequest};
+use baio_engine::{Durability, EngineOptions};
+use baio_storage::{Access, Core, CreateOptions, Fault, FormatOptions, Identity, SegmentOp, SegmentRequest};
 
 const ME: Identity = Identity::new(1000, 1000);
 
-fn small() -> Config {
-    Config {
+fn small() -> EngineOptions {
+    EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 
 fn format(path: &Path, size: u64) {
-    let options = Format::of_size(size);
+    let options = FormatOptions::of_size(size);
     Core::format(path, &options).unwrap();
 }
 

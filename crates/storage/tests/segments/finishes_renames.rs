@@ -7,14 +7,14 @@ use baio_engine::sim::Disk;
 use baio_storage::segment::inode::{Inode, InodeState, MoveTo, RenameFrom};
 use baio_storage::segment::name::SegmentName;
 use baio_storage::segment::probe::SlotAddress;
-use baio_storage::{Access, Format};
+use baio_storage::{Access, FormatOptions};
 
 use crate::harness::images::{find, forget_clean_close, home, put, state_of, superblock, tamper};
 use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
 
 /// A volume on which "old" was being renamed to "new" when the power failed, changed by `change`.
 fn cut_rename(change: impl Fn(&mut Inode)) -> (Disk, SlotAddress) {
-    let disk = simulated_disk(&Format::of_size(2 << 20));
+    let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
     let mut core = open_simulated(&disk);
     create(&mut core, "old", 8 * BLOCK as u64);
     let handle = open_write(&mut core, "old");

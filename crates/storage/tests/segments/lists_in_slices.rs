@@ -3,15 +3,15 @@
 
 use baio_engine::Wait;
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Trigger};
-use baio_storage::{Answer, Core, CreateOptions, Format, OperationId, Progress, SegmentInfo};
+use baio_storage::{Answer, Core, CreateOptions, FormatOptions, OperationId, Progress, SegmentInfo};
 
 use crate::harness::{self, ME, ROOT, create, open_simulated, simulated_disk};
 
 /// A table of some reads.
 fn volume() -> Disk {
-    simulated_disk(&Format {
+    simulated_disk(&FormatOptions {
         segments: Some(600),
-        ..Format::of_size(16 << 20)
+        ..FormatOptions::of_size(16 << 20)
     })
 }
 

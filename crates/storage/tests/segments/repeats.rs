@@ -4,8 +4,8 @@
 use baio_engine::Wait;
 use baio_engine::sim::Disk;
 use baio_storage::{
-    Answer, Begun, Command, Core, CreateOptions, Error, Format, Identity, OperationId, OperationName, OwnershipChange,
-    ResizeOptions, SegmentInfo,
+    Answer, Begun, Command, Core, CreateOptions, Error, FormatOptions, Identity, OperationId, OperationName,
+    OwnershipChange, ResizeOptions, SegmentInfo,
 };
 
 use crate::harness::{BLOCK, ME, ROOT, STRANGER, open_simulated, simulated_disk};
@@ -135,9 +135,9 @@ fn unknown(core: &mut Core, what: Ask) {
 }
 
 fn volume() -> (Disk, Core) {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         segments: Some(16),
-        ..Format::of_size(16 << 20)
+        ..FormatOptions::of_size(16 << 20)
     });
     let core = open_simulated(&disk);
     (disk, core)

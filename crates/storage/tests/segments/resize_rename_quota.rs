@@ -4,7 +4,9 @@
 use baio_engine::Wait;
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Access, Account, Core, CreateOptions, Fault, Format, Limits, ResizeOptions, SegmentInfo, Usage};
+use baio_storage::{
+    Access, Account, Core, CreateOptions, Fault, FormatOptions, Limits, ResizeOptions, SegmentInfo, Usage,
+};
 
 use crate::harness::{
     BLOCK, ME, ROOT, STRANGER, config, create, open_moody, open_simulated, open_write, read, simulated_disk, start,
@@ -13,10 +15,10 @@ use crate::harness::{
 
 const B: u64 = BLOCK as u64;
 
-fn small() -> Format {
-    Format {
+fn small() -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(8 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     }
 }
 

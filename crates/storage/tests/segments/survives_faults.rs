@@ -4,11 +4,11 @@
 //! The device is simulated: it answers late, or says EIO although it did what was asked, or its backend breaks for a turn.
 
 use baio_engine::sim::{Fault as Sick, Faults, Trigger};
-use baio_engine::{Config, Wait};
+use baio_engine::{EngineOptions, Wait};
 use baio_storage::segment::layout::SLOTS_PER_BUCKET;
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, Mode, ResizeOptions, SegmentInfo};
+use baio_storage::{Access, Core, CreateOptions, Fault, FormatOptions, Mode, ResizeOptions, SegmentInfo};
 
 use crate::harness::through_cache::{begin_write, open_cached};
 use crate::harness::{
@@ -16,10 +16,10 @@ use crate::harness::{
     write, write_request,
 };
 
-fn small() -> Format {
-    Format {
+fn small() -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(8 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     }
 }
 
@@ -259,16 +259,16 @@ fn a_broken_turn_does_not_wedge_later_operations() {
 /// With little memory things get slower, not impossible; with none left the error says so and nothing is lost.
 #[test]
 fn a_small_arena_serves_a_large_volume() {
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(64 << 20),
         segments: Some(2000),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     let disk = simulated_disk(&format);
-    let config = Config {
+    let config = EngineOptions {
         slots: 16,
         arena_bytes: 256 << 10,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let (mut core, _) = open_moody(&disk, &config);
     create(&mut core, "large", (10 << 20) + BLOCK as u64);
@@ -298,7 +298,7 @@ fn a_small_arena_serves_a_large_volume() {
 fn a_core_with_one_slot_works() {
     for slots in [1, 2, 3, 7] {
         let disk = simulated_disk(&small());
-        let config = Config { slots, ..config() };
+        let config = EngineOptions { slots, ..config() };
         let (mut core, _) = open_moody(&disk, &config);
         create(&mut core, "a", (3 << 20) + BLOCK as u64);
         let handle = open_write(&mut core, "a");
@@ -312,20 +312,20 @@ fn a_core_with_one_slot_works() {
 /// Look-ups that pass over many buckets need memory for one of them.
 #[test]
 fn a_table_full_of_tombstones_can_be_searched_with_little_memory() {
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(8 << 20),
         segments: Some(160),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     let disk = simulated_disk(&format);
     let mut page = [0; BLOCK];
     disk.read(0, &mut page);
     let superblock = Superblock::decode(&page, 0).unwrap();
     let buckets = superblock.layout().buckets();
-    let config = Config {
+    let config = EngineOptions {
         slots: 16,
         arena_bytes: 256 << 10,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let (mut core, _) = open_moody(&disk, &config);
     // Names that fill bucket after bucket, and go again.

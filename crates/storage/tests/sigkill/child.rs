@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
-use baio_engine::{Choice, Config, Durability, Wait};
+use baio_engine::{Choice, Durability, EngineOptions, Wait};
 use baio_storage::{Access, Core, CreateOptions, Fault, Handle, OperationId, ResizeOptions, SegmentOp, SegmentRequest};
 
 use super::block;
@@ -14,8 +14,8 @@ const NAMES: u64 = 10;
 const OPERATIONS: usize = 3;
 const WRITES: usize = 16;
 
-pub(crate) fn config_of(backend: Choice) -> Config {
-    Config { backend, ..config() }
+pub(crate) fn config_of(backend: Choice) -> EngineOptions {
+    EngineOptions { backend, ..config() }
 }
 
 pub(crate) fn say(line: &str) {

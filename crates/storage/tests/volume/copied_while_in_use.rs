@@ -6,7 +6,7 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, CreateOptions, Format, ResizeOptions, check_on};
+use baio_storage::{Core, CreateOptions, FormatOptions, ResizeOptions, check_on};
 
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
@@ -18,9 +18,9 @@ const SIZE: u64 = 2 << 20;
 
 /// The volume at every point between two records, openings and closes.
 fn moments() -> Vec<Vec<u8>> {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(SIZE),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut moments = Vec::new();
     let mut note = || {

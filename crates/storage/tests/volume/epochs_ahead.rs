@@ -6,7 +6,7 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::page;
-use baio_storage::{Access, CheckReport, Core, Error, Format, Repair, check_on};
+use baio_storage::{Access, CheckReport, Core, Error, FormatOptions, Repair, check_on};
 
 use crate::harness::images;
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
@@ -46,9 +46,9 @@ fn an_image_of_an_epoch_to_come_is_refused_and_repaired() {
         (true, &Parity::BOTH),
         (false, &Parity::BOTH),
     ] {
-        let disk = simulated_disk(&Format {
+        let disk = simulated_disk(&FormatOptions {
             size_bytes: Some(2 << 20),
-            ..Format::default()
+            ..FormatOptions::default()
         });
         let mut core = open_simulated(&disk);
         for name in ["kept", "gone"] {
@@ -95,9 +95,9 @@ fn an_image_of_an_epoch_to_come_is_refused_and_repaired() {
 #[test]
 fn a_single_copy_ahead_is_healed_like_any_damaged_one() {
     for place in [Place::Table, Place::Mirror] {
-        let disk = simulated_disk(&Format {
+        let disk = simulated_disk(&FormatOptions {
             size_bytes: Some(2 << 20),
-            ..Format::default()
+            ..FormatOptions::default()
         });
         let mut core = open_simulated(&disk);
         create(&mut core, "a", BLOCK as u64);

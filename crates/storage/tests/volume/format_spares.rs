@@ -6,15 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Error, Format, check};
+use baio_storage::{Core, Error, FormatOptions, check};
 
 use crate::harness::loop_device::Loop;
 use crate::harness::{BLOCK, ME, config, create, format, open};
 
 fn try_format(path: &Path, force: bool) -> Result<(), Error> {
-    let options = Format {
+    let options = FormatOptions {
         force,
-        ..Format::default()
+        ..FormatOptions::default()
     };
     Core::format(path, &options).map(drop)
 }
@@ -80,9 +80,9 @@ fn a_forced_format_leaves_no_copy_of_what_was_there() {
     let path = dir.path().join("volume.img");
     for left in 0..4 {
         let _ = std::fs::remove_file(&path);
-        let large = Format {
+        let large = FormatOptions {
             segments: Some(2000),
-            ..Format::of_size(32 << 20)
+            ..FormatOptions::of_size(32 << 20)
         };
         Core::format(&path, &large).unwrap();
         let mut image = std::fs::read(&path).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Durability, Engine, File, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::{
     Access, Answer, Core, CreateOptions, Error, Handle, Mode, OperationId, ResizeOptions, SegmentOp, SegmentRequest,
     Ticket,
@@ -25,9 +25,9 @@ fn volume() -> (Core, Disk) {
 
 fn cached_volume() -> (Core, Disk) {
     let (mut core, disk) = volume();
-    core.use_cache(&CacheConfig {
+    core.use_cache(&CacheOptions {
         bytes: 512 << 10,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     })
     .unwrap();
     (core, disk)

@@ -2,7 +2,7 @@
 //! anything; what it cannot do is refused with the figures. A device that has grown is noticed when it is asked for.
 
 use baio_engine::Wait;
-use baio_storage::{Access, Core, CreateOptions, Format, Identity, ResizeOptions};
+use baio_storage::{Access, Core, CreateOptions, FormatOptions, Identity, ResizeOptions};
 
 use crate::harness::images::{self, superblock};
 use crate::harness::through_cache::cache_of;
@@ -14,9 +14,9 @@ use crate::harness::{
 const MIB: u64 = 1 << 20;
 
 fn format(path: &std::path::Path, size_bytes: u64, max_size_bytes: u64) {
-    let options = Format {
+    let options = FormatOptions {
         max_size_bytes: Some(max_size_bytes),
-        ..Format::of_size(size_bytes)
+        ..FormatOptions::of_size(size_bytes)
     };
     Core::format(path, &options).unwrap();
 }
@@ -130,9 +130,9 @@ fn a_volume_grows_beside_a_change_that_waits_for_a_log() {
 
 #[test]
 fn a_device_must_have_grown_before() {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         max_size_bytes: Some(8 * MIB),
-        ..Format::of_size(2 * MIB)
+        ..FormatOptions::of_size(2 * MIB)
     });
     let mut core = harness::open_simulated(&disk);
     let error = core.resize_volume(ROOT, 3 * MIB).unwrap_err().to_string();
@@ -156,9 +156,9 @@ fn a_device_must_have_grown_before() {
 /// The update of the superblock fails on the way: which size the volume has is not known, so nothing is changed any more.
 #[test]
 fn a_failed_growth_latches() {
-    let small = simulated_disk(&Format {
+    let small = simulated_disk(&FormatOptions {
         max_size_bytes: Some(8 * MIB),
-        ..Format::of_size(2 * MIB)
+        ..FormatOptions::of_size(2 * MIB)
     });
     let disk = baio_engine::sim::Disk::new(4 * MIB);
     let mut bytes = vec![0; 2 * MIB as usize];
@@ -192,7 +192,7 @@ fn a_failed_growth_latches() {
 #[test]
 fn a_volume_grows_beside_a_move_that_waits() {
     use baio_storage::segment::inode::{InodeState, MoveTo};
-    let disk = simulated_disk(&Format::of_size(8 * MIB));
+    let disk = simulated_disk(&FormatOptions::of_size(8 * MIB));
     let mut core = open_moody(&disk, &config()).0;
     create(&mut core, "data", 300 * BLOCK as u64);
     core.close().unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Caching, Device as Below, DirectLimits, DurableBy, Engine, Errno, File, Open};
-use baio_storage::{Access, Core, Device, Fault, Format, check_on, format_on, inspect_on};
+use baio_storage::{Access, Core, Device, Fault, FormatOptions, check_on, format_on, inspect_on};
 
 use super::harness::{ME, ROOT, config, create, open_write, read, write};
 
@@ -27,14 +27,14 @@ fn open_file(path: &Path) -> File {
 
 /// Makes a volume, and says what is in it when it was closed and opened again.
 fn lives(engine: fn() -> Engine, file: &File) -> Vec<u8> {
-    format_on(&mut engine(), file, &Format::default()).unwrap();
+    format_on(&mut engine(), file, &FormatOptions::default()).unwrap();
     let mut core = Core::open_on(engine(), file, &config()).unwrap();
     create(&mut core, "data", 8192);
     let handle = open_write(&mut core, "data");
     write(&mut core, handle, 4096, &[7; 4096]).unwrap();
     core.close().unwrap();
 
-    let again = format_on(&mut engine(), file, &Format::default()).unwrap_err();
+    let again = format_on(&mut engine(), file, &FormatOptions::default()).unwrap_err();
     assert!(matches!(again.fault, Fault::Occupied(_)), "{again}");
     assert!(check_on(&mut engine(), file, true).unwrap().problems.is_empty());
     assert_eq!(inspect_on(&mut engine(), file, ROOT).unwrap().1.len(), 1);
@@ -62,7 +62,7 @@ fn a_file_that_is_a_volume_is_locked_and_whoever_comes_is_told_by_whom() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
     std::fs::File::create(&path).unwrap().set_len(BYTES).unwrap();
-    format_on(&mut system(), &open_file(&path), &Format::default()).unwrap();
+    format_on(&mut system(), &open_file(&path), &FormatOptions::default()).unwrap();
     let core = Core::open_on(system(), &open_file(&path), &config()).unwrap();
 
     let other = open_file(&path);
@@ -74,9 +74,9 @@ fn a_file_that_is_a_volume_is_locked_and_whoever_comes_is_told_by_whom() {
         format_on(
             &mut system(),
             &other,
-            &Format {
+            &FormatOptions {
                 force: true,
-                ..Format::default()
+                ..FormatOptions::default()
             },
         )
         .map(drop),
@@ -148,7 +148,7 @@ fn a_device_that_gives_no_lock_is_not_opened_and_is_named() {
     let file = File::on(locks, "pool/image");
     let refused = [
         Core::open_on(simulation(), &file, &config()).map(drop),
-        format_on(&mut simulation(), &file, &Format::default()).map(drop),
+        format_on(&mut simulation(), &file, &FormatOptions::default()).map(drop),
         check_on(&mut simulation(), &file, false).map(drop),
     ];
     for refused in refused {

@@ -7,7 +7,7 @@ use std::path::Path;
 use baio_storage::segment::layout::{BUCKET_BYTES, Layout, Place};
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Format};
+use baio_storage::{Core, FormatOptions};
 
 use crate::harness::images;
 use crate::harness::{BLOCK, ME, STRANGER, create, format, open, open_simulated, simulated_disk};
@@ -62,7 +62,7 @@ fn one_segment_costs_one_bucket_and_the_volume_none() {
 #[test]
 fn what_is_wrong_with_a_volume_is_told_without_its_segments() {
     const SIZE: u64 = 2 << 20;
-    let disk = simulated_disk(&Format::of_size(SIZE));
+    let disk = simulated_disk(&FormatOptions::of_size(SIZE));
     let front = &images::superblock(&disk).layout().superblocks_at()[..2];
     let early = front.iter().map(|&at| {
         let mut page = [0; BLOCK];

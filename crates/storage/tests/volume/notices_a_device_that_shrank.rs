@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::CacheOptions;
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{Core, CreateOptions, Error, Fault, Mode, SegmentRequest};
 
@@ -101,7 +101,7 @@ fn a_cached_read_fails_as_well() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
     let (mut core, handle) = cut(&path);
-    let cache = CacheConfig::of_size(64 * BLOCK);
+    let cache = CacheOptions::of_size(64 * BLOCK);
     core.use_cache(&cache).unwrap();
     let request = SegmentRequest {
         mode: Mode::Cached,

@@ -4,14 +4,14 @@
 
 use baio_engine::sim::Disk;
 use baio_engine::{Engine, File};
-use baio_storage::{Core, Format};
+use baio_storage::{Core, FormatOptions};
 
 use crate::harness::{self, BLOCK, config, create, open_simulated, open_write, read, simulated_disk, write};
 
 fn volume(clean: bool) -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let mut core = open_simulated(&disk);
     for name in ["a", "b", "c"] {

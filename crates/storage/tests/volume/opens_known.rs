@@ -1,14 +1,14 @@
 //! The promise: a segment is opened by what it is, whatever it is called now; another that has its name is not opened in its place.
 
 use baio_engine::Wait;
-use baio_storage::{Access, Answer, Core, CreateOptions, Error, Format, Identity, SegmentInfo};
+use baio_storage::{Access, Answer, Core, CreateOptions, Error, FormatOptions, Identity, SegmentInfo};
 
 use crate::harness::{BLOCK, ME, open_simulated, simulated_disk};
 
 fn core_with(names: &[&str]) -> Core {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         segments: Some(200),
-        ..Format::of_size(16 << 20)
+        ..FormatOptions::of_size(16 << 20)
     });
     let mut core = open_simulated(&disk);
     for name in names {

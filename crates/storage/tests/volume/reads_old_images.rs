@@ -12,7 +12,7 @@ use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::name::Key;
 use baio_storage::segment::probe::SlotAddress;
 use baio_storage::segment::superblock::VERSION;
-use baio_storage::{CreateOptions, Format, SegmentInfo, check_on};
+use baio_storage::{CreateOptions, FormatOptions, SegmentInfo, check_on};
 
 use crate::harness::image_text::{from_text, to_text};
 use crate::harness::images::{find, forget_clean_close, put, segments, state_of, superblock, tamper};
@@ -37,9 +37,9 @@ fn contents_of(name: &str) -> Vec<u8> {
 
 /// Segments of two owners, one with a limit, one deleted, one with a reserve; closed.
 fn closed() -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(SIZE),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     let quota = Inode {
         state: InodeState::Quota,

@@ -4,7 +4,7 @@
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{Parity, Place};
-use baio_storage::{Core, Error, Fault, Format, check_on};
+use baio_storage::{Core, Error, Fault, FormatOptions, check_on};
 
 use crate::harness::images;
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
@@ -26,9 +26,9 @@ fn a_write_of_recovery_or_repair_that_the_device_loses_is_noticed() {
     for parity in Parity::BOTH {
         for place in [Place::Table, Place::Mirror] {
             for (what, run) in [("open", try_open as fn(&Disk) -> _), ("repair", repair)] {
-                let disk = simulated_disk(&Format {
+                let disk = simulated_disk(&FormatOptions {
                     size_bytes: Some(2 << 20),
-                    ..Format::default()
+                    ..FormatOptions::default()
                 });
                 let mut core = open_simulated(&disk);
                 for _ in 0..3 {

@@ -8,7 +8,7 @@ use std::path::Path;
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::page::checksum;
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Error, Format, Identity};
+use baio_storage::{Core, Error, FormatOptions, Identity};
 
 use crate::harness::{BLOCK, ME, Random, TestName, child, config, create, format, open, open_write, role, sync, write};
 
@@ -246,13 +246,13 @@ fn what_cannot_hold_a_volume_is_refused_without_waiting() {
         }
     }
     assert!(!missing.exists());
-    let error = Core::format(&missing, &Format::default()).unwrap_err();
+    let error = Core::format(&missing, &FormatOptions::default()).unwrap_err();
     assert_eq!(error.code(), "EINVAL", "{error}");
-    let too_small = Format::of_size(4096);
+    let too_small = FormatOptions::of_size(4096);
     assert_eq!(Core::format(&missing, &too_small).unwrap_err().code(), "EINVAL");
     assert!(!missing.exists(), "a failed format leaves no file behind");
     // Larger than most file systems' files: fails when the file is there already.
-    let too_large = Format::of_size(1 << 60);
+    let too_large = FormatOptions::of_size(1 << 60);
     if let Err(error) = Core::format(&missing, &too_large) {
         assert_eq!(error.code(), "EFBIG", "{error}");
         assert!(!missing.exists(), "a failed format leaves no file behind");
@@ -269,9 +269,9 @@ fn format_overwrites_nothing_unasked() {
     for bytes in [image(true), image(false), late, b"a letter".to_vec()] {
         std::fs::write(&path, &bytes).unwrap();
         for size_bytes in [None, Some(VOLUME * 2)] {
-            let options = Format {
+            let options = FormatOptions {
                 size_bytes,
-                ..Format::default()
+                ..FormatOptions::default()
             };
             let error = Core::format(&path, &options).unwrap_err();
             if bytes.len() > 8 || size_bytes.is_some() {
@@ -280,9 +280,9 @@ fn format_overwrites_nothing_unasked() {
             assert!(std::fs::read(&path).unwrap() == bytes);
         }
     }
-    let forced = Format {
+    let forced = FormatOptions {
         force: true,
-        ..Format::of_size(VOLUME)
+        ..FormatOptions::of_size(VOLUME)
     };
     Core::format(&path, &forced).unwrap();
     assert_eq!(Core::inspect(&path, Identity::new(0, 0)).unwrap().1.len(), 0);

@@ -6,16 +6,16 @@ use std::os::unix::fs::MetadataExt;
 
 use baio_engine::sim::{Disk, Faults, Sim};
 use baio_engine::{Engine, File};
-use baio_storage::{Core, CreateOptions, Error, Fault, Format, ResizeOptions, format_on};
+use baio_storage::{Core, CreateOptions, Error, Fault, FormatOptions, ResizeOptions, format_on};
 
 use crate::harness::{self, BLOCK, ME, config, create, open_simulated, open_write, read, sync, write};
 
 const PAGE: u64 = BLOCK as u64;
 
-fn format() -> Format {
-    Format {
+fn format() -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(64 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     }
 }
 

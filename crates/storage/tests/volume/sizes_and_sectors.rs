@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use baio_engine::Error as EngineError;
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, Identity, ResizeOptions, Sight};
+use baio_storage::{Access, Core, CreateOptions, Fault, FormatOptions, Identity, ResizeOptions, Sight};
 
 use crate::harness::loop_device::Loop;
 use crate::harness::{BLOCK, ME, Random, config, create, open, open_write, read, sync, write};
@@ -24,13 +24,13 @@ fn try_all(place: &Path, device_bytes: u64, sector: Option<u64>) {
                 continue;
             }
             assert!(least_size(place, block_size) <= MIB);
-            let format = Format {
+            let format = FormatOptions {
                 size_bytes: Some(size_bytes),
                 block_size,
                 // The table of as many as fit takes its time to read.
                 segments: (size_bytes == 8 * TIB).then_some(5_000),
                 force: true,
-                ..Format::default()
+                ..FormatOptions::default()
             };
             try_one(place, &format, sector);
         }
@@ -39,11 +39,11 @@ fn try_all(place: &Path, device_bytes: u64, sector: Option<u64>) {
 
 /// The least size that can be formatted, as told by who asks for less.
 fn least_size(place: &Path, block_size: u32) -> u64 {
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(4096),
         block_size,
         force: true,
-        ..Format::default()
+        ..FormatOptions::default()
     };
     let error = Core::format(place, &format).unwrap_err();
     match error.into_fault() {
@@ -52,7 +52,7 @@ fn least_size(place: &Path, block_size: u32) -> u64 {
     }
 }
 
-fn try_one(place: &Path, format: &Format, sector: Option<u64>) {
+fn try_one(place: &Path, format: &FormatOptions, sector: Option<u64>) {
     let info = Core::format(place, format).unwrap();
     let block = u64::from(format.block_size);
     assert_eq!(u64::from(info.block_size), block);
@@ -208,7 +208,7 @@ fn a_device_has_the_size_that_it_has() {
     let Some(device) = Loop::new(dir.path(), MIB, &[]) else {
         return;
     };
-    let info = Core::format(&device.0, &Format::default()).unwrap();
+    let info = Core::format(&device.0, &FormatOptions::default()).unwrap();
     let unused = MIB - info.data_at_bytes - info.size_bytes;
     assert!(unused < BLOCK as u64, "{unused}");
     let mut core = Core::open(&device.0, &config()).unwrap();
@@ -222,10 +222,10 @@ fn a_device_has_the_size_that_it_has() {
 fn who_sees_its_own_waits_for_no_walk_through_what_is_free() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume.img");
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(8 * TIB),
         segments: Some(64),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     Core::format(&path, &format).unwrap();
     let core = open(&path);

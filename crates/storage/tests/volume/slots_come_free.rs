@@ -11,7 +11,7 @@ use baio_storage::segment::layout::{BUCKET_BYTES, Place, SLOTS_PER_BUCKET};
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::page::PageRead;
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Access, Core, CreateOptions, Format};
+use baio_storage::{Access, Core, CreateOptions, FormatOptions};
 use proptest::prelude::*;
 
 use crate::harness::{self, BLOCK, ME, open_moody, open_simulated, simulated_disk};
@@ -103,7 +103,7 @@ fn exists(core: &mut Core, number: u8) -> bool {
 }
 
 fn play(actions: &[Action]) {
-    let format = Format::of_size(4 << 20);
+    let format = FormatOptions::of_size(4 << 20);
     let disk = simulated_disk(&format);
     let mut core = open_simulated(&disk);
     let segments_max = harness::open_to_tenants(core.volume_info().unwrap().segments_max) as usize;
@@ -170,7 +170,7 @@ proptest! {
 /// One segment after the other in a table with room leaves no tombstone at all.
 #[test]
 fn many_short_lives_leave_no_tombstone() {
-    let format = Format::of_size(4 << 20);
+    let format = FormatOptions::of_size(4 << 20);
     let disk = simulated_disk(&format);
     let mut core = open_simulated(&disk);
     for round in 0..300 {
@@ -188,7 +188,7 @@ fn many_short_lives_leave_no_tombstone() {
 /// that begin again at generation 1, exactly one of them names the other.
 #[test]
 fn of_the_two_inodes_of_half_a_rename_one_names_the_other() {
-    let format = Format::of_size(4 << 20);
+    let format = FormatOptions::of_size(4 << 20);
     for rounds in 0..6 {
         let disk = simulated_disk(&format);
         let (superblock, buckets) = table(&disk);

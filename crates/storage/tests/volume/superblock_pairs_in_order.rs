@@ -4,7 +4,7 @@
 use baio_engine::sim::Disk;
 use baio_engine::{Engine, File};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Format};
+use baio_storage::{Core, FormatOptions};
 
 use crate::harness::images;
 use crate::harness::{BLOCK, config, moody, simulated_disk};
@@ -21,9 +21,9 @@ fn sequences(disk: &Disk) -> Vec<u64> {
 
 #[test]
 fn the_rear_pair_waits_for_the_front_pair() {
-    let format = Format {
+    let format = FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     // Every result of an open in turn is an error, although the device did what was asked.
     let mut half_written = 0;

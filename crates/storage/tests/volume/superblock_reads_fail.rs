@@ -5,7 +5,7 @@
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Core, Error, Format, Repair, check_on};
+use baio_storage::{Core, Error, FormatOptions, Repair, check_on};
 
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
@@ -38,9 +38,9 @@ fn assert_is_of_the_device(error: &Error, what: &str) {
 #[test]
 fn copies_that_cannot_be_read_are_the_devices_error() {
     for clean in [true, false] {
-        let disk = simulated_disk(&Format {
+        let disk = simulated_disk(&FormatOptions {
             size_bytes: Some(2 << 20),
-            ..Format::default()
+            ..FormatOptions::default()
         });
         let mut core = open_simulated(&disk);
         create(&mut core, "a", BLOCK as u64);
@@ -95,9 +95,9 @@ fn copies_that_cannot_be_read_are_the_devices_error() {
 /// One copy cannot be read at first, and then it holds what no owner wrote beside the others, under their sequence.
 #[test]
 fn a_copy_that_says_something_else_is_told_though_a_read_has_failed() {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(2 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     open_simulated(&disk).close().unwrap();
     let at = places(&disk)[3];

@@ -4,16 +4,16 @@
 use baio_engine::sim::Disk;
 use baio_storage::segment::inode::{Inode, InodeState};
 use baio_storage::segment::probe::SlotAddress;
-use baio_storage::{CreateOptions, Format, VolumeInfo};
+use baio_storage::{CreateOptions, FormatOptions, VolumeInfo};
 
 use crate::harness::images::{forget_clean_close, put, superblock, tamper_superblock};
 use crate::harness::{self, BLOCK, ME, Random, STRANGER, create, open_simulated, simulated_disk};
 
 /// A volume with segments of two owners, one of them with a quota, on both sides of a bitmap page's end; closed.
 fn closed_volume() -> Disk {
-    let disk = simulated_disk(&Format {
+    let disk = simulated_disk(&FormatOptions {
         size_bytes: Some(256 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     });
     tamper_superblock(&disk, |superblock| superblock.alloc_hint = 32256 - 20);
     let quota = Inode {
@@ -97,9 +97,9 @@ fn an_open_after_a_clean_close_reads_no_table() {
     drop(open_simulated(&killed));
     assert!(!opens_without_its_table(&killed));
     // A new volume says that it is empty.
-    let options = Format {
+    let options = FormatOptions {
         size_bytes: Some(1 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     assert!(opens_without_its_table(&simulated_disk(&options)));
 }

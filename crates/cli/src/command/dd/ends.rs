@@ -7,7 +7,7 @@ use std::io::{Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use baio::{Access, Caching, Config, Durability, Errno, Fault, Handle, Mode};
+use baio::{Access, Caching, Durability, EngineOptions, Errno, Fault, Handle, Mode};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_console::named::NamedSegment;
@@ -101,7 +101,7 @@ impl Ends {
     /// Opens both. `config` sizes the links.
     pub(super) fn open(
         operands: &DdOperands,
-        mut config: Config,
+        mut config: EngineOptions,
         signals: &Signals,
     ) -> Result<(Routes, Ends), Failure> {
         let input = resolve(operands.input.as_ref(), "standard input")?;

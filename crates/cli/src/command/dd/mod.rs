@@ -49,7 +49,7 @@ mod trial;
 mod verify;
 mod work;
 
-use baio::{Config, Durability, Memory, Outcome, SegmentOp, SegmentRequest};
+use baio::{Durability, EngineOptions, Memory, Outcome, SegmentOp, SegmentRequest};
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
@@ -374,7 +374,7 @@ impl Buffers {
     }
 }
 
-fn config(operands: &DdOperands, piece: u64) -> Config {
+fn config(operands: &DdOperands, piece: u64) -> EngineOptions {
     let buffer_bytes = round_up(piece, BLOCK) + 2 * BLOCK;
     // Two more gather what is read in order, and one more is read into meanwhile.
     let count = u64::from(operands.depth) + 3;
@@ -384,10 +384,10 @@ fn config(operands: &DdOperands, piece: u64) -> Config {
     } else {
         count.div_ceil(ARENA_WORD / each)
     };
-    Config {
+    EngineOptions {
         backend: operands.backend,
         slots: operands.depth + SLOTS_SPARE,
         arena_bytes: (words * ARENA_WORD) as usize + ARENA_SPARE,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }

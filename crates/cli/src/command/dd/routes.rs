@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio::{
-    Access, Buffer, CacheConfig, Caching, Config, Core, Error, Fault, File, Handle, Identity, Link, Local, Options,
-    Outcome, Remote, Segment, SegmentInfo, SegmentOp, SegmentRequest, Ticket, Wait,
+    Access, Buffer, CacheOptions, Caching, Core, EngineOptions, Error, Fault, File, Handle, Identity, Link,
+    LinkOptions, Local, Outcome, Remote, Segment, SegmentInfo, SegmentOp, SegmentRequest, Ticket, Wait,
 };
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
@@ -44,7 +44,7 @@ pub(super) struct Routes {
     spare: Option<Arc<Arena>>,
     /// Rung by signals, where links are slept on together.
     bell: Option<Arc<OwnedFd>>,
-    config: Config,
+    config: EngineOptions,
     signals: Signals,
     /// Rounds of waiting that are left, once the copy was interrupted.
     rounds: Option<u32>,
@@ -112,7 +112,7 @@ impl Opened {
 
 impl Routes {
     /// None yet; they are opened with `config`.
-    pub(super) fn new(config: Config, signals: Signals) -> Routes {
+    pub(super) fn new(config: EngineOptions, signals: Signals) -> Routes {
         Routes {
             routes: Vec::new(),
             spare: None,
@@ -138,9 +138,9 @@ impl Routes {
             Access::Write => Core::open(&segment.volume, &self.config),
         };
         let mut core = segment.told("dd", opened)?;
-        let cache = CacheConfig {
+        let cache = CacheOptions {
             bytes: CACHE_BYTES,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         };
         if let Err(error) = core.use_cache(&cache) {
             let _ = core.close(); // The first failure is the one to tell.
@@ -154,9 +154,9 @@ impl Routes {
         if let Some(index) = self.find(place, |route| !route.is_here()) {
             return Ok(index);
         }
-        let options = Options {
-            config: self.config,
-            ..Options::default()
+        let options = LinkOptions {
+            engine: self.config,
+            ..LinkOptions::default()
         };
         let link = Remote::connect_with(&served.socket, "", &options)
             .map_err(|error| Failure::from_storage("dd", served.typed.clone(), &error))?;

@@ -3,7 +3,7 @@
 //! The engine that `Auto` made is kept, and the backends that it tried before are not tried again: a ring that was just closed still counts
 //! against the limit of locked memory for a moment.
 
-use baio::{Config, SetupError};
+use baio::{EngineOptions, SetupError};
 use baio_console::output::Table;
 use baio_engine::{Choice, Engine, Explain, Rejected};
 use serde::Serialize;
@@ -57,18 +57,18 @@ pub(super) struct Feature {
 
 /// Starts the engine that an application would get.
 pub(super) fn start_best() -> Result<Engine, SetupError> {
-    Engine::new(&Config {
+    Engine::new(&EngineOptions {
         // Only what was asked for can be found refused.
         register_arena: true,
         ..config(Choice::Auto)
     })
 }
 
-fn config(backend: Choice) -> Config {
-    Config {
+fn config(backend: Choice) -> EngineOptions {
+    EngineOptions {
         backend,
         arena_bytes: 1 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use baio::Config;
+use baio::EngineOptions;
 use baio_console::output::Table;
 use baio_console::size::format_size;
 use baio_engine::kernel::Feature;
@@ -169,7 +169,7 @@ impl System {
 
     /// Is there no room for an engine? The backend needs worker threads too, and their refusal has the same name.
     fn lacks_operations(&self) -> bool {
-        let needed = u64::from(Config::default().slots) * 2;
+        let needed = u64::from(EngineOptions::default().slots) * 2;
         let room = self.aio_operations.zip(self.aio_operations_max);
         room.is_some_and(|(taken, most)| most.saturating_sub(taken) < needed)
     }

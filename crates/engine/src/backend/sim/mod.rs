@@ -25,10 +25,10 @@
 //!
 //! ```
 //! use baio_engine::sim::{Disk, Sim};
-//! use baio_engine::{Config, Durability, Engine, Error, File, Policy, Request};
+//! use baio_engine::{EngineOptions, Durability, Engine, Error, File, Policy, Request};
 //!
 //! fn engine(seed: u64) -> Engine {
-//!     let config = Config { slots: 8, arena_bytes: 1 << 20, ..Config::default() };
+//!     let config = EngineOptions { slots: 8, arena_bytes: 1 << 20, ..EngineOptions::default() };
 //!     Engine::simulated(Sim::new(seed).unwrap(), &config).unwrap()
 //! }
 //!

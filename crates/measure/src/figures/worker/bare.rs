@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use baio_engine::{Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_engine::{Caching, Descriptions, Engine, EngineOptions, File, Memory, Open, Policy, Request, Wait};
+use baio_storage::cache::CacheOptions;
 use baio_storage::{Core, Error, Pinning};
 use baio_stress::{Measurement, Random};
 use serde::{Deserialize, Serialize};
@@ -84,12 +84,12 @@ impl BufferedReads {
 
     /// An engine with the file, and the buffers of so many requests.
     fn queue(&self, requests: u32) -> Result<(Engine, File, Vec<Memory>), String> {
-        let mut engine = Engine::new(&Config {
+        let mut engine = Engine::new(&EngineOptions {
             slots: requests + 1,
             reserved_slots: 0,
             // Buffers are given out in words of this many bytes.
             arena_bytes: requests as usize * PAGE + (256 << 10),
-            ..Config::default()
+            ..EngineOptions::default()
         })
         .map_err(|error| error.to_string())?;
         let open = Open {
@@ -115,13 +115,13 @@ impl PinnedHits {
     fn pin(&self, len: u64) -> Result<Measurement, Error> {
         // Nothing has to leave.
         let bytes = len as usize + 64 * PAGE;
-        let mut core = Core::new(&Config {
+        let mut core = Core::new(&EngineOptions {
             arena_bytes: bytes + (8 << 20),
-            ..Config::default()
+            ..EngineOptions::default()
         })?;
-        core.use_cache(&CacheConfig {
+        core.use_cache(&CacheOptions {
             bytes,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         })?;
         let open = Open {
             descriptions: Descriptions::Both,

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baio_engine::{Arena, Config, Create, Descriptions, Durability, Memory, Open, Wait};
+use baio_engine::{Arena, Create, Descriptions, Durability, EngineOptions, Memory, Open, Wait};
 use baio_storage::cache::window::Pattern;
-use baio_storage::cache::{CacheConfig, CacheStats};
+use baio_storage::cache::{CacheOptions, CacheStats};
 use baio_storage::{Core, Handle, Mode, SegmentOp, SegmentRequest};
 use baio_stress::{CacheCounts, Measurement, Recorder, mix};
 use rustix::time::ClockId;
@@ -264,16 +264,16 @@ impl Job {
     fn open(&self, buffers: u32) -> Told<(Core, Handle)> {
         let behind = if self.sequential { self.bytes / 4 + (4 << 20) } else { 0 };
         let cache_bytes = if self.cached { (self.bytes + behind) as usize } else { 0 };
-        let mut core = Core::new(&Config {
+        let mut core = Core::new(&EngineOptions {
             arena_bytes: cache_bytes + buffers as usize * SIZE as usize + (1 << 20),
             // All of it will be used.
             register_arena: true,
-            ..Config::default()
+            ..EngineOptions::default()
         })?;
         if self.cached {
-            core.use_cache(&CacheConfig {
+            core.use_cache(&CacheOptions {
                 bytes: cache_bytes,
-                ..CacheConfig::default()
+                ..CacheOptions::default()
             })?;
         }
         let open = Open {

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use baio::{Access, Drive, File, Link, Local, Log, LogOptions, Lsn, Operation, Options, Remote, Wait};
-use baio_engine::{Choice, Config};
+use baio::{Access, Drive, File, Link, LinkOptions, Local, Log, LogOptions, Lsn, Operation, Remote, Wait};
+use baio_engine::{Choice, EngineOptions};
 
 use super::Area;
 use super::appender::Appender;
@@ -47,27 +47,27 @@ pub(super) trait Timed: Link {
     /// Runs it to its end, or until `until`: then `None`.
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String>;
 
-    fn made(options: &Options) -> baio::Result<Self>;
+    fn made(options: &LinkOptions) -> baio::Result<Self>;
 
-    fn opened(volume: &Path, options: &Options) -> baio::Result<Self>;
+    fn opened(volume: &Path, options: &LinkOptions) -> baio::Result<Self>;
 }
 
 impl<L: Timed> Own<L> {
     /// Makes a log in a file, a device or a segment, all of whose bytes are lost.
     pub(super) fn create(area: Area<'_>, backend: Choice, log_options: &LogOptions) -> Result<Own<L>, String> {
-        let default = Config::default();
+        let default = EngineOptions::default();
         // The batches that it keeps, and as much again for those that wait.
         let batches = (log_options.window as usize + 2) * log_options.batch_bytes_max as usize;
-        let config = Config {
+        let engine = EngineOptions {
             backend,
             arena_bytes: default.arena_bytes.max(2 * batches),
             // As whoever has a log would: long batches are then written without looking up each page.
             register_arena: true,
             ..default
         };
-        let options = Options {
-            config,
-            ..Options::default()
+        let options = LinkOptions {
+            engine,
+            ..LinkOptions::default()
         };
         let link = match area.segment {
             None => L::made(&options),
@@ -220,11 +220,11 @@ impl Timed for Local {
         }
     }
 
-    fn made(options: &Options) -> baio::Result<Local> {
+    fn made(options: &LinkOptions) -> baio::Result<Local> {
         Local::new_with(options)
     }
 
-    fn opened(volume: &Path, options: &Options) -> baio::Result<Local> {
+    fn opened(volume: &Path, options: &LinkOptions) -> baio::Result<Local> {
         Local::open_with(volume, options)
     }
 }
@@ -253,11 +253,11 @@ impl Timed for Remote {
         })
     }
 
-    fn made(options: &Options) -> baio::Result<Remote> {
+    fn made(options: &LinkOptions) -> baio::Result<Remote> {
         Remote::new_with(options)
     }
 
-    fn opened(volume: &Path, options: &Options) -> baio::Result<Remote> {
+    fn opened(volume: &Path, options: &LinkOptions) -> baio::Result<Remote> {
         Remote::open_with(volume, options)
     }
 }

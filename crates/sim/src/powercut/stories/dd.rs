@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use baio::{CreateOptions, Format, Link, Remote};
+use baio::{CreateOptions, FormatOptions, Link, Remote};
 use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
@@ -115,9 +115,9 @@ impl Story for DdStory {
             return Ok(());
         }
         std::fs::write(mark, [])?;
-        let format = Format {
+        let format = FormatOptions {
             force: true,
-            ..Format::default()
+            ..FormatOptions::default()
         };
         baio::format(place.device(), &format)?;
         let link = Remote::open(place.device())?;

@@ -7,7 +7,7 @@
 //! | `d LSN` | everything before this LSN is durable |
 //! | `t LSN` | a truncation to it begins |
 
-use baio::{Access, CreateOptions, Errno, File, Format, Link, Log, LogOptions, Lsn, Remote};
+use baio::{Access, CreateOptions, Errno, File, FormatOptions, Link, Log, LogOptions, Lsn, Remote};
 use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
@@ -140,9 +140,9 @@ impl Story for LogStory {
             std::fs::write(&mark, [])?;
             baio::format(
                 &path,
-                &Format {
+                &FormatOptions {
                     force: true,
-                    ..Format::default()
+                    ..FormatOptions::default()
                 },
             )?;
             let link = Remote::open(&path)?;

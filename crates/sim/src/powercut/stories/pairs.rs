@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use baio::{Access, CreateOptions, Format, Link, Options, Remote, Segment};
+use baio::{Access, CreateOptions, FormatOptions, Link, LinkOptions, Remote, Segment};
 use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
@@ -29,9 +29,9 @@ const TWIN: u64 = 1 << 32;
 const TABLE: u64 = 1;
 
 fn format(place: &dyn Place, segments: &[(&str, u64)]) -> Result<Remote, Failure> {
-    let format = Format {
+    let format = FormatOptions {
         force: true,
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(place.device(), &format)?;
     let link = Remote::open(place.device())?;
@@ -140,7 +140,7 @@ impl Story for KvStory {
 
 // The B-tree.
 
-fn options(random: &mut Random) -> Options {
+fn options(random: &mut Random) -> LinkOptions {
     worker::options(random).with_cache(1 << 20)
 }
 
@@ -175,7 +175,7 @@ impl Story for BtreeStory {
     fn prepare(&mut self, place: &dyn Place, _: &mut Random) -> Result<(), Failure> {
         format(place, &[("tree", 8 << 20), ("log", 2 << 20)])?.close()?;
         // The example makes its log when it finds none.
-        let link = Remote::open_with(place.device(), &Options::default().with_cache(1 << 20))?;
+        let link = Remote::open_with(place.device(), &LinkOptions::default().with_cache(1 << 20))?;
         drop(tree(&link)?);
         link.close()?;
         Ok(())

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 
-use baio::{Access, CreateOptions, Durability, Fault, Format, Link, Mode, Options, Remote, ResizeOptions, Segment};
+use baio::{
+    Access, CreateOptions, Durability, Fault, FormatOptions, Link, LinkOptions, Mode, Remote, ResizeOptions, Segment,
+};
 use baio_engine::sim::Random;
 
 use super::{PLAIN_LOST, Seen, Story, count};
@@ -87,7 +89,7 @@ pub(super) const MOVES: Mix = Mix {
     ..VOLUME
 };
 
-fn options(mix: &Mix, random: &mut Random) -> Options {
+fn options(mix: &Mix, random: &mut Random) -> LinkOptions {
     let options = worker::options(random);
     match mix.mode {
         Mode::Cached => options.with_cache(CACHE_BYTES),
@@ -474,9 +476,9 @@ impl SegmentsStory {
 }
 
 fn format(path: &Path) -> Result<(), Failure> {
-    let format = Format {
+    let format = FormatOptions {
         force: true,
-        ..Format::default()
+        ..FormatOptions::default()
     };
     baio::format(path, &format)?;
     Ok(())

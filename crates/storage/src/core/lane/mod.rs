@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use baio_engine::{Caching, Completion, Config, Engine, Errno, File, Kind};
+use baio_engine::{Caching, Completion, Engine, EngineOptions, Errno, File, Kind};
 
 use self::cached::{Known, PageCache};
 use self::logs::Logs;
@@ -66,7 +66,7 @@ pub(in crate::core) struct Lane {
 }
 
 impl Lane {
-    pub(in crate::core) fn new(engine: Engine, volume: Option<&Volume>, config: &Config) -> Lane {
+    pub(in crate::core) fn new(engine: Engine, volume: Option<&Volume>, config: &EngineOptions) -> Lane {
         let id = baio_words::next_number();
         Lane {
             ground: volume.map(|volume| Ground {

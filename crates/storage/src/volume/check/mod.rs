@@ -27,7 +27,7 @@ mod repair;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use baio_engine::{Config, Durability, Engine, Kind};
+use baio_engine::{Durability, Engine, EngineOptions, Kind};
 pub use baio_words::{CheckReport, Problem, ProblemPlace, Repair};
 
 use crate::error::{Error, Fault, Result};
@@ -120,10 +120,10 @@ fn go_on(device: &Device, is_called_off: Option<&AtomicBool>) -> Result<()> {
 }
 
 fn own_engine() -> Result<Engine> {
-    let config = Config {
+    let config = EngineOptions {
         slots: 64,
         arena_bytes: 16 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))
 }

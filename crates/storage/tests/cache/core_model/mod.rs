@@ -97,7 +97,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
-        let volume = simulated_disk(&baio_storage::Format::of_size(4 << 20));
+        let volume = simulated_disk(&baio_storage::FormatOptions::of_size(4 << 20));
         let plain = Disk::new(BLOCKS * B);
         let mut random = Random(seed);
         let core = World::open(&volume, &plain, &mut random);

@@ -7,7 +7,7 @@ use super::{PAGE, ask, buffer, fill};
 use baio_engine::{Arena, Durability, Errno, Memory};
 use baio_storage::cache::eviction::Policy;
 use baio_storage::cache::{
-    Cache, CacheConfig, CacheDone, CacheError, CacheOp, Io, IoKind, ObjectId, PagePin, RequestId,
+    Cache, CacheDone, CacheError, CacheOp, CacheOptions, Io, IoKind, ObjectId, PagePin, RequestId,
 };
 
 pub(crate) const P: u64 = PAGE as u64;
@@ -19,8 +19,8 @@ pub(crate) struct Hand {
     pub(crate) memory: Arc<Arena>,
 }
 
-pub(crate) fn config(frames: usize) -> CacheConfig {
-    CacheConfig {
+pub(crate) fn config(frames: usize) -> CacheOptions {
+    CacheOptions {
         bytes: frames * PAGE,
         eviction: Policy::Clock,
         dirty_percent_max: 50,

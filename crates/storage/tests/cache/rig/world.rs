@@ -16,7 +16,7 @@ use std::time::Duration;
 use baio_engine::{Arena, Durability, Errno, Memory, Time, Vectored};
 use baio_storage::cache::eviction::{Hint, Policy};
 use baio_storage::cache::{
-    Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, GateId, Io, IoId, IoKind, ObjectId, RequestId,
+    Cache, CacheDone, CacheError, CacheOp, CacheOptions, CacheRequest, GateId, Io, IoId, IoKind, ObjectId, RequestId,
 };
 
 use self::lent::Lent;
@@ -141,7 +141,7 @@ pub(crate) struct Seen {
 pub(crate) struct World {
     pub(crate) cache: Cache,
     pub(crate) seen: Seen,
-    config: CacheConfig,
+    config: CacheOptions,
     arena: Arc<Arena>,
     memory: Arc<Arena>,
     objects: Vec<Object>,
@@ -175,7 +175,7 @@ fn stamp(to: &mut [u8], number: u64) {
 impl World {
     pub(crate) fn new(seed: u64, frames: usize, sizes: &[usize], faults: Faults) -> World {
         let mut random = Random(seed);
-        let config = CacheConfig {
+        let config = CacheOptions {
             bytes: frames * PAGE,
             eviction: if random.one_in(2) {
                 Policy::Clock

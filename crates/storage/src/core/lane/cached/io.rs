@@ -386,10 +386,10 @@ mod tests {
     use std::cell::Cell;
 
     use baio_engine::sim::{Disk, Sim};
-    use baio_engine::{Config, Engine, File};
+    use baio_engine::{Engine, EngineOptions, File};
 
     use super::*;
-    use crate::cache::CacheConfig;
+    use crate::cache::CacheOptions;
     use crate::core::Core;
     use crate::identity::Access;
 
@@ -401,15 +401,15 @@ mod tests {
     #[test]
     fn an_object_is_looked_for_once_and_not_for_each_of_its_ios() {
         const FILES: u64 = 20;
-        let config = Config {
+        let config = EngineOptions {
             arena_bytes: 4 << 20,
-            ..Config::default()
+            ..EngineOptions::default()
         };
         let engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
         let mut core = Core::around(engine, None, &config);
-        core.use_cache(&CacheConfig {
+        core.use_cache(&CacheOptions {
             bytes: 1 << 20,
-            ..CacheConfig::default()
+            ..CacheOptions::default()
         })
         .unwrap();
         let disks: Vec<Disk> = (0..FILES).map(|_| Disk::new(1 << 20)).collect();

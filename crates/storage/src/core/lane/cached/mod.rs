@@ -30,7 +30,7 @@ use self::io::Join;
 use self::objects::{Cached, Cut, Memo};
 pub(in crate::core) use self::objects::{Known, whole_sectors};
 use crate::cache::eviction::Hint;
-use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
+use crate::cache::{Cache, CacheError, CacheOp, CacheOptions, CacheRequest, CacheStats, ObjectId};
 use crate::core::Core;
 use crate::core::drivers::Drivers;
 use crate::core::lane::Lane;
@@ -106,7 +106,7 @@ impl Core {
     ///
     /// # Errors
     /// There is one already; `NoMemory` when the arena does not hold it; a budget below four pages.
-    pub fn use_cache(&mut self, config: &CacheConfig) -> Result<()> {
+    pub fn use_cache(&mut self, config: &CacheOptions) -> Result<()> {
         let cache = Cache::new(self.lane.engine.arena(), *config);
         self.lane.give_cache(config, cache)
     }
@@ -156,7 +156,7 @@ impl Core {
 impl Lane {
     pub(in crate::core) fn give_cache(
         &mut self,
-        config: &CacheConfig,
+        config: &CacheOptions,
         cache: std::result::Result<Cache, CacheError>,
     ) -> Result<()> {
         fits(config.bytes as u64)?;

@@ -2,10 +2,10 @@
 //! operations leave behind: their places, and memory.
 
 use baio_engine::sim::{Disk, Sim};
-use baio_engine::{Config, Engine, File};
+use baio_engine::{Engine, EngineOptions, File};
 
 use super::*;
-use crate::cache::CacheConfig;
+use crate::cache::CacheOptions;
 use crate::identity::{Access, Identity};
 use crate::object::WALKS;
 use crate::operation::create::{CreateOptions, create};
@@ -21,22 +21,22 @@ use crate::segment::free_set::WALKS as BITMAP_WALKS;
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
 use crate::volume::accounts::Limits;
-use crate::volume::format::{Format, format_on};
+use crate::volume::format::{FormatOptions, format_on};
 
 pub(super) const ME: Identity = Identity::new(7, 7);
 
 pub(super) fn core() -> Core {
     let disk = Disk::new(8 << 20);
     let file = File::simulated(&disk, "disk");
-    let config = Config {
+    let config = EngineOptions {
         slots: 64,
         arena_bytes: 4 << 20,
-        ..Config::default()
+        ..EngineOptions::default()
     };
     let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config).unwrap();
-    let options = Format {
+    let options = FormatOptions {
         size_bytes: Some(8 << 20),
-        ..Format::default()
+        ..FormatOptions::default()
     };
     format_on(&mut engine, &file, &options).unwrap();
     let mut core = Core::open_on(engine, &file, &config).unwrap();
@@ -148,9 +148,9 @@ fn what_comes_late_is_not_for_the_next_operation_in_the_place() {
 #[test]
 fn what_the_cache_says_late_is_not_for_the_next_operation_either() {
     let mut core = core();
-    let cache = CacheConfig {
+    let cache = CacheOptions {
         bytes: 64 << 10,
-        ..CacheConfig::default()
+        ..CacheOptions::default()
     };
     core.use_cache(&cache).unwrap();
     let (data, _) = core.open_segment(ME, ME.uid, "data", Access::Write).unwrap();

@@ -267,7 +267,7 @@ impl World {
         // The frames of the old cache go back to the arena before the new one takes them.
         let spare = Cache::new(
             &Arena::new(1).unwrap(),
-            CacheConfig {
+            CacheOptions {
                 bytes: 4 * PAGE,
                 ..self.config
             },
