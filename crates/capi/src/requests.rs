@@ -65,38 +65,58 @@ fn shown(buffer: usize, length: u64) -> Result<usize> {
     }
 }
 
+/// The file or segment of a request. It must be of the link that the request goes to.
+fn file_for<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request) -> Result<Arc<Thing<L>>> {
+    let thing = on_link::<L, _>(given.file, Kind::File)?;
+    if Arc::ptr_eq(&thing.as_file()?.on, state) {
+        return Ok(thing);
+    }
+    let text = "use a file or segment: it is of another link";
+    Err(Failure::new(
+        Errno::EXDEV,
+        text,
+        "use what was opened on the link of the call",
+    ))
+}
+
+/// The buffer of a request that moves bytes. The others have none.
+fn buffer_for<L: Home>(given: &baio_request, op: &SegmentOp) -> Result<Option<Arc<Thing<L>>>> {
+    let moves_bytes = matches!(op, SegmentOp::Read { .. } | SegmentOp::Write { .. });
+    match (given.buffer.is_null(), moves_bytes) {
+        (false, true) => on_link::<L, _>(given.buffer, Kind::Buffer).map(Some),
+        (true, false) => Ok(None),
+        (true, true) => Err(null("request.buffer")),
+        (false, false) => Err(invalid(
+            "an operation that moves no bytes was given a buffer",
+            "set `buffer` to NULL",
+        )),
+    }
+}
+
+fn refused<L: Home>(link: &L) -> Failure {
+    match link.refusal() {
+        Some(fault) => baio::Error::new("submit to", link.name(), fault).into(),
+        None => Failure::new(
+            Errno::EAGAIN,
+            "submit a request: every slot of the link is taken",
+            "take outcomes first (baio_reap), or open the link with more slots",
+        ),
+    }
+}
+
 /// Queues one request, and gives the ticket that C has. One that `is_awaited` is taken by nobody but `wait_for`.
 fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request, is_awaited: bool) -> Result<baio_ticket> {
     unused(&given.reserved, "request")?;
     unused(&[u64::from(given.flags)], "request")?;
     let op = op_of(given)?;
     let durability = durability_of(given.durable)?;
-    let thing = on_link::<L, _>(given.file, Kind::File)?;
+    let thing = file_for(state, given)?;
     let file = thing.as_file()?;
-    if !Arc::ptr_eq(&file.on, state) {
-        let text = "use a file or segment: it is of another link";
-        return Err(Failure::new(
-            Errno::EXDEV,
-            text,
-            "use what was opened on the link of the call",
-        ));
-    }
     let status = match given.status.is_null() {
         true => None,
         false => Some(word_of(given.status)?),
     };
-    let moves_bytes = matches!(op, SegmentOp::Read { .. } | SegmentOp::Write { .. });
-    let buffer = match (given.buffer.is_null(), moves_bytes) {
-        (false, true) => Some(on_link::<L, _>(given.buffer, Kind::Buffer)?),
-        (true, false) => None,
-        (true, true) => return Err(null("request.buffer")),
-        (false, false) => {
-            return Err(invalid(
-                "an operation that moves no bytes was given a buffer",
-                "set `buffer` to NULL",
-            ));
-        }
-    };
+    let buffer = buffer_for::<L>(given, &op)?;
     let mode = mode_of(given.mode)?.unwrap_or(match op {
         // As the library's own calls for them.
         SegmentOp::Sync | SegmentOp::Fence => baio::Mode::Direct,
@@ -153,18 +173,11 @@ fn submit_one<L: Home>(state: &Arc<LinkState<L>>, given: &baio_request, is_await
             Ok(id)
         }
         Err(request) => {
-            let refused = pending.table.remove(place, generation);
+            let removed = pending.table.remove(place, generation);
             drop(pending);
             back(request.memory);
-            drop(refused); // With nothing locked.
-            Err(match state.link.refusal() {
-                Some(fault) => baio::Error::new("submit to", state.link.name(), fault).into(),
-                None => Failure::new(
-                    Errno::EAGAIN,
-                    "submit a request: every slot of the link is taken",
-                    "take outcomes first (baio_reap), or open the link with more slots",
-                ),
-            })
+            drop(removed); // With nothing locked.
+            Err(refused(&state.link))
         }
     }
 }

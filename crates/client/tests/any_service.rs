@@ -66,6 +66,49 @@ impl Carrier for ToThread {
     }
 }
 
+/// What comes of a request that is neither a cancel nor a close.
+fn answer(shared: &Between<ToThread>, held: &mut [u8], asked: &Submission) -> Result<u32, Failure> {
+    let index = asked.tag.index;
+    match (asked.op, shared.exchange.take(index)) {
+        (Op::Control, Some(Parcel::Command(ask))) => {
+            let handle = matches!(*ask, Ask::Open).then(|| Handle::from_parts(CORE, 1, 1));
+            assert!(shared.exchange.put(index, Parcel::Reply(Box::new(handle))));
+            Ok(0)
+        }
+        (Op::Read | Op::Write, Some(Parcel::Memory(Bytes(Some(mut bytes))))) => {
+            let at = asked.offset as usize;
+            let result = match held.get_mut(at..at + bytes.len()) {
+                None => Err(Failure::Beyond { size: SIZE as u64 }),
+                Some(range) if asked.op == Op::Read => {
+                    bytes.copy_from_slice(range);
+                    Ok(bytes.len() as u32)
+                }
+                Some(range) => {
+                    range.copy_from_slice(&bytes);
+                    Ok(bytes.len() as u32)
+                }
+            };
+            assert!(shared.exchange.put(index, Parcel::Memory(bytes.into())));
+            result
+        }
+        (Op::Discard | Op::Zero, parcel) => {
+            if let Some(parcel) = parcel {
+                assert!(shared.exchange.put(index, parcel));
+            }
+            let (at, len) = (asked.offset as usize, usize::try_from(asked.len).unwrap());
+            match held.get_mut(at..at.saturating_add(len)) {
+                None => Err(Failure::Beyond { size: SIZE as u64 }),
+                Some(range) => {
+                    range.fill(0);
+                    Ok(0)
+                }
+            }
+        }
+        (Op::Truncate | Op::Allocate, _) => Err(Failure::NotAFile),
+        _ => Err(Failure::Io(IoError::Cancelled)),
+    }
+}
+
 /// Serves a few bytes until it is asked to close; what it closed is told.
 fn serve(shared: &Between<ToThread>, closed: &Mutex<Vec<u32>>) {
     let limits = Limits {
@@ -91,7 +134,7 @@ fn serve(shared: &Between<ToThread>, closed: &Mutex<Vec<u32>>) {
             continue;
         };
         let asked = Submission::decode(&raw, &limits).unwrap();
-        let (tag, index) = (asked.tag, asked.tag.index);
+        let tag = asked.tag;
         match asked.op {
             Op::Cancel => continue,
             Op::CloseHandle => {
@@ -100,44 +143,7 @@ fn serve(shared: &Between<ToThread>, closed: &Mutex<Vec<u32>>) {
             }
             _ => {}
         }
-        let result = match (asked.op, shared.exchange.take(index)) {
-            (Op::Control, Some(Parcel::Command(ask))) => {
-                let handle = matches!(*ask, Ask::Open).then(|| Handle::from_parts(CORE, 1, 1));
-                assert!(shared.exchange.put(index, Parcel::Reply(Box::new(handle))));
-                Ok(0)
-            }
-            (Op::Read | Op::Write, Some(Parcel::Memory(Bytes(Some(mut bytes))))) => {
-                let at = asked.offset as usize;
-                let result = match held.get_mut(at..at + bytes.len()) {
-                    None => Err(Failure::Beyond { size: SIZE as u64 }),
-                    Some(range) if asked.op == Op::Read => {
-                        bytes.copy_from_slice(range);
-                        Ok(bytes.len() as u32)
-                    }
-                    Some(range) => {
-                        range.copy_from_slice(&bytes);
-                        Ok(bytes.len() as u32)
-                    }
-                };
-                assert!(shared.exchange.put(index, Parcel::Memory(bytes.into())));
-                result
-            }
-            (Op::Discard | Op::Zero, parcel) => {
-                if let Some(parcel) = parcel {
-                    assert!(shared.exchange.put(index, parcel));
-                }
-                let (at, len) = (asked.offset as usize, usize::try_from(asked.len).unwrap());
-                match held.get_mut(at..at.saturating_add(len)) {
-                    None => Err(Failure::Beyond { size: SIZE as u64 }),
-                    Some(range) => {
-                        range.fill(0);
-                        Ok(0)
-                    }
-                }
-            }
-            (Op::Truncate | Op::Allocate, _) => Err(Failure::NotAFile),
-            _ => Err(Failure::Io(IoError::Cancelled)),
-        };
+        let result = answer(shared, &mut held, &asked);
         let completion = Completion {
             tag,
             result,

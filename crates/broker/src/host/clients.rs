@@ -404,14 +404,8 @@ impl Promised {
     }
 }
 
-/// What a client is given that says hello, and the memory.
-fn welcome(
-    options: &Options,
-    hello: &Hello,
-    core: &baio_storage::Core,
-    session: &Session,
-    (accounts, account): (&Accounts, &Account),
-) -> std::result::Result<(Welcome, Promised, OwnedFd), Answer> {
+/// Whether somebody who says hello may have a session: the version, the volume and the rules say so.
+fn check_hello(options: &Options, hello: &Hello, session: &Session) -> std::result::Result<(), Answer> {
     if hello.version_min > VERSION || hello.version_max < VERSION {
         let need = format!("version {VERSION} of the protocol");
         return Err(failed(
@@ -433,13 +427,23 @@ fn welcome(
         let need = "a rule of the broker's that allows something";
         return Err(failed(Errno::EACCES, "connect", need, "ask whoever runs the broker"));
     }
-    let refused = |errno: Errno| {
-        let cure = match errno {
-            Errno::EFBIG => "raise the broker's limit of file sizes (`ulimit -f`, `LimitFSIZE=` of its service)",
-            _ => "try again later",
-        };
-        failed(errno, "connect", "shared memory for the session", cure)
+    Ok(())
+}
+
+fn without_memory(errno: Errno) -> Answer {
+    let cure = match errno {
+        Errno::EFBIG => "raise the broker's limit of file sizes (`ulimit -f`, `LimitFSIZE=` of its service)",
+        _ => "try again later",
     };
+    failed(errno, "connect", "shared memory for the session", cure)
+}
+
+/// Memory for a session, as much as was asked for and its account has left. It is charged for as long as anybody here uses it.
+fn memory_for(
+    options: &Options,
+    hello: &Hello,
+    (accounts, account): (&Accounts, &Account),
+) -> std::result::Result<(u32, SessionMemory), Answer> {
     let places = match hello.places {
         0 => options.places_max,
         wanted => wanted.min(options.places_max),
@@ -453,14 +457,25 @@ fn welcome(
     let left = accounts.left(account, Kind::ArenaBytes);
     let more = (wanted - ARENA_GRANULE).min(left - left % ARENA_GRANULE);
     let charge = accounts.take(account, Kind::ArenaBytes, more);
-    let arena_bytes = ARENA_GRANULE + more;
-    let memory = SessionMemory::create(places, arena_bytes).map_err(|error| refused(error.errno))?;
-    // As long as anybody here uses it.
+    let memory = SessionMemory::create(places, ARENA_GRANULE + more).map_err(|error| without_memory(error.errno))?;
     memory.region().keep(charge);
+    Ok((places, memory))
+}
+
+/// What a client is given that says hello, and the memory.
+fn welcome(
+    options: &Options,
+    hello: &Hello,
+    core: &baio_storage::Core,
+    session: &Session,
+    charged: (&Accounts, &Account),
+) -> std::result::Result<(Welcome, Promised, OwnedFd), Answer> {
+    check_hello(options, hello, session)?;
+    let (places, memory) = memory_for(options, hello, charged)?;
     let fd = memory.region().fd().try_clone_to_owned();
-    let fd = fd.map_err(|error| refused(Errno::of(&error)))?;
+    let fd = fd.map_err(|error| without_memory(Errno::of(&error)))?;
     let layout = *memory.layout();
-    let block_size = core.block_size().map_err(|_| refused(Errno::EIO))?;
+    let block_size = core.block_size().map_err(|_| without_memory(Errno::EIO))?;
     // Who has one handle that was handed on cannot get it again: it goes with the session of who handed it on.
     let known = match session.bound {
         Some(_) => FEATURE_LOGS,
