@@ -66,37 +66,33 @@ fn mode(name: &'static str) -> &'static str {
 }
 
 impl Told {
-    fn answer(&self) -> &dyn Shown {
+    /// What has ended the run before its end.
+    fn ended_early(&self) -> Option<Interrupt> {
         match self {
-            Told::Posted(told) => &**told,
-            Told::Log(told) => &**told,
+            Told::Posted(told) => told.ended_early,
+            Told::Log(told) => told.ended_early,
         }
     }
 }
 
-/// An answer of one kind of run.
-trait Shown {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()>;
-    /// Requests that failed.
-    fn errors(&self) -> u64;
-    /// What has ended the run before its end.
-    fn ended_early(&self) -> Option<Interrupt>;
-}
-
 impl Answer for Told {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.answer().write_text(out)?;
-        match self.answer().ended_early() {
+        match self {
+            Told::Posted(told) => told.write_text(out),
+            Told::Log(told) => told.write_text(out),
+        }?;
+        match self.ended_early() {
             Some(interrupt) => writeln!(out, "ended early: {interrupt}"),
             None => Ok(()),
         }
     }
 
     fn exit_status(&self) -> ExitStatus {
-        match (self.answer().ended_early(), self.answer().errors()) {
+        match (self.ended_early(), self) {
             (Some(interrupt), _) => interrupt.exit_status(),
-            (None, 0) => ExitStatus::Success,
-            (None, _) => ExitStatus::Failed,
+            // A request has failed.
+            (None, Told::Posted(told)) if told.errors > 0 => ExitStatus::Failed,
+            _ => ExitStatus::Success,
         }
     }
 }

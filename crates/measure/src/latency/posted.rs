@@ -27,7 +27,7 @@ use super::below::{self, Below};
 use super::schedulers::Schedulers;
 use super::sheet::Sheet;
 use super::show::{self, Bucket};
-use super::{COMMAND, SIZE_DEFAULT, Shown};
+use super::{COMMAND, SIZE_DEFAULT};
 
 /// What came out.
 #[derive(Serialize)]
@@ -43,9 +43,9 @@ pub(crate) struct Told {
     below: Below,
     /// One, or one with each scheduler.
     runs: Vec<Run>,
-    errors: u64,
+    pub(super) errors: u64,
     /// The signal that ended it before all were posted.
-    ended_early: Option<Interrupt>,
+    pub(super) ended_early: Option<Interrupt>,
     first_error: Option<Value>,
     files: Written,
 }
@@ -353,8 +353,8 @@ impl Run {
     }
 }
 
-impl Shown for Told {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+impl Told {
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", wrapped(&self.headline()))?;
         writeln!(out, "{}", wrapped(&self.durability_sentence()))?;
         for run in &self.runs {
@@ -373,14 +373,6 @@ impl Shown for Told {
             writeln!(out, "{} writes failed", self.errors)?;
         }
         Ok(())
-    }
-
-    fn errors(&self) -> u64 {
-        self.errors
-    }
-
-    fn ended_early(&self) -> Option<Interrupt> {
-        self.ended_early
     }
 }
 

@@ -14,15 +14,21 @@ use super::appender::Appender;
 use super::args::LogArgs;
 use super::stream::Batches;
 
-/// What is asked for.
+/// What is asked for, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Load {
+pub(super) struct Load {
+    pub(super) kind: Kind,
+    pub(super) runtime: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
     /// One thread keeps so many waiting.
-    Waiting { count: u32, runtime: Duration },
+    Waiting(u32),
     /// So many threads, one each.
-    Threads { count: u32, runtime: Duration },
+    Threads(u32),
     /// So many a second, from one thread.
-    Rate { per_second: u32, runtime: Duration },
+    Rate(u32),
 }
 
 /// Waiting records unless something is said.
@@ -30,28 +36,24 @@ const WAITING_DEFAULT: u32 = 8;
 
 /// What one round gave.
 pub(super) struct Loaded {
-    pub(super) appends: u64,
+    pub(super) tally: Tally,
     pub(super) seconds: f64,
+    /// Of this process, loader and writer.
+    pub(super) costs: Costs,
+    /// Of the whole round.
+    pub(super) batches: Batches,
+}
+
+/// What is counted while a round runs.
+pub(super) struct Tally {
     /// To the moment at which whoever appended knew that the record is durable.
     pub(super) latency: Recorder,
     /// Time in the call that appends.
     pub(super) call: Recorder,
     /// Of the oldest record of those that were known durable together.
     pub(super) first: Recorder,
-    /// Of this process, loader and writer.
-    pub(super) costs: Costs,
     /// How often there was no room.
     pub(super) refused: u64,
-    /// Of the whole round.
-    pub(super) batches: Batches,
-}
-
-/// What is counted while a round runs.
-struct Tally {
-    latency: Recorder,
-    call: Recorder,
-    first: Recorder,
-    refused: u64,
 }
 
 /// When a round begins to count, and ends.
@@ -63,39 +65,73 @@ struct Times {
 
 impl Load {
     pub(super) fn of(args: &LogArgs) -> Load {
+        let kind = match (args.threads, args.rate) {
+            (Some(count), _) => Kind::Threads(count),
+            (None, Some(per_second)) => Kind::Rate(per_second),
+            (None, None) => Kind::Waiting(args.waiting.unwrap_or(WAITING_DEFAULT)),
+        };
         let runtime = args.runtime;
-        match (args.threads, args.rate) {
-            (Some(count), _) => Load::Threads { count, runtime },
-            (None, Some(per_second)) => Load::Rate { per_second, runtime },
-            (None, None) => Load::Waiting {
-                count: args.waiting.unwrap_or(WAITING_DEFAULT),
-                runtime,
-            },
-        }
+        Load { kind, runtime }
     }
 
     fn times(self) -> Times {
-        let (Load::Waiting { runtime, .. } | Load::Threads { runtime, .. } | Load::Rate { runtime, .. }) = self;
-        let from = Instant::now() + runtime / 10;
+        let from = Instant::now() + self.runtime / 10;
         Times {
             from,
-            until: from + runtime,
+            until: from + self.runtime,
         }
     }
 
     /// Appends from this thread.
     pub(super) fn by_one(self, side: &impl Appender, record: usize) -> Result<Loaded, String> {
         let record = payload(record);
-        match self {
-            Load::Waiting { count, .. } => closed(side, &record, count as usize, self.times()),
-            Load::Rate { per_second, .. } => open(side, &record, per_second.into(), self.times()),
-            Load::Threads { .. } => Err("one thread is not many".to_owned()),
+        let (count, rate) = match self.kind {
+            Kind::Waiting(count) => (count as usize, None),
+            Kind::Rate(per_second) => (usize::MAX, Some(f64::from(per_second))),
+            Kind::Threads(_) => return Err("one thread is not many".to_owned()),
+        };
+        let mut round = Round::new(self.times());
+        let mut random = Random::new(u64::from(std::process::id()));
+        // An exponential gap between one record and the next; a closed loop has none.
+        let mut gap = |per_second: f64| {
+            let even = ((random.word() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+            Duration::from_secs_f64(-even.ln() / per_second)
+        };
+        let mut next = rate.map(|rate| Instant::now() + gap(rate));
+        while let Some(mut now) = round.go_on() {
+            let mut is_full = false;
+            while round.waiting.len() < count && next.is_none_or(|next| next <= now) {
+                let Some(end) = side.append(&record)? else {
+                    round.tally.refused += 1;
+                    is_full = true;
+                    break;
+                };
+                let after = Instant::now();
+                round.tally.call.record(after - now);
+                // An open loop counts from the moment at which it should have come.
+                round.waiting.push_back((end, next.unwrap_or(now)));
+                next = next.zip(rate).map(|(next, rate)| next + gap(rate));
+                now = after;
+            }
+            let until = next.map(|next| next.min(round.times.until));
+            match until {
+                _ if round.waiting.is_empty() && is_full => side.room(record.len())?,
+                Some(until) if round.waiting.is_empty() => {
+                    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                }
+                _ => round.learn(side, until)?,
+            }
         }
+        // Of those that come whatever the log does the slowest must not be left out.
+        while rate.is_some() && !round.waiting.is_empty() {
+            round.learn(side, None)?;
+        }
+        Ok(round.end())
     }
 
     /// Appends from many threads.
     pub(super) fn by_many<A: Appender + Sync>(self, side: &A, record: usize) -> Result<Loaded, String> {
-        let Load::Threads { count, .. } = self else {
+        let Kind::Threads(count) = self.kind else {
             return self.by_one(side, record);
         };
         let times = self.times();
@@ -144,64 +180,6 @@ fn each(side: &impl Appender, record: &[u8], times: Times) -> Result<Tally, Stri
         now = after;
     }
     Ok(tally)
-}
-
-fn closed(side: &impl Appender, record: &[u8], count: usize, times: Times) -> Result<Loaded, String> {
-    let mut round = Round::new(times);
-    while let Some(mut now) = round.go_on() {
-        while round.waiting.len() < count {
-            let Some(end) = side.append(record)? else {
-                round.tally.refused += 1;
-                break;
-            };
-            let after = Instant::now();
-            round.tally.call.record(after - now);
-            round.waiting.push_back((end, now));
-            now = after;
-        }
-        if round.waiting.is_empty() {
-            side.room(record.len())?;
-        } else {
-            round.learn(side, None)?;
-        }
-    }
-    Ok(round.end())
-}
-
-fn open(side: &impl Appender, record: &[u8], per_second: f64, times: Times) -> Result<Loaded, String> {
-    let mut round = Round::new(times);
-    let mut random = Random::new(u64::from(std::process::id()));
-    // An exponential gap between one record and the next.
-    let mut gap = || {
-        let even = ((random.word() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-        Duration::from_secs_f64(-even.ln() / per_second)
-    };
-    let mut next = Instant::now() + gap();
-    while let Some(mut now) = round.go_on() {
-        while next <= now {
-            let Some(end) = side.append(record)? else {
-                round.tally.refused += 1;
-                break;
-            };
-            let after = Instant::now();
-            round.tally.call.record(after - now);
-            round.waiting.push_back((end, next));
-            next += gap();
-            now = after;
-        }
-        if round.waiting.is_empty() && next <= now {
-            side.room(record.len())?;
-        } else if round.waiting.is_empty() {
-            std::thread::sleep(next.min(times.until).saturating_duration_since(Instant::now()));
-        } else {
-            round.learn(side, Some(next.min(times.until)))?;
-        }
-    }
-    // The slowest must not be left out.
-    while !round.waiting.is_empty() {
-        round.learn(side, None)?;
-    }
-    Ok(round.end())
 }
 
 /// A loop of one thread.
@@ -283,13 +261,9 @@ impl Tally {
 
     fn told(self, costs: Costs, seconds: f64) -> Loaded {
         Loaded {
-            appends: self.latency.count(),
+            tally: self,
             seconds,
-            latency: self.latency,
-            call: self.call,
-            first: self.first,
             costs,
-            refused: self.refused,
             batches: Batches::default(),
         }
     }

@@ -37,7 +37,7 @@ mod stream;
 mod thread;
 
 use args::{LogArgs, Peer};
-use load::{Load, Loaded};
+use load::{Kind, Load, Loaded};
 pub(super) use show::Told;
 
 /// Bytes of a file that is made.
@@ -61,11 +61,10 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     let record = args.log.record_size.bytes();
     let load = Load::of(&args.log);
     let who = Who::all(&args.log, &load);
-    if let Some((who, refusal)) = who.iter().find_map(|who| Some((who, who.refusal(&load)?))) {
-        return Err(Failure::usage(COMMAND, refusal.said)
-            .on(format!("--peer {}", who.name()))
-            .needing(refusal.needing)
-            .cured_by(refusal.cure));
+    let refused = |who: &Who| Some((who.name(), who.refusal(&load)?));
+    if let Some((name, [said, need, cure])) = who.iter().find_map(refused) {
+        let refusal = Failure::usage(COMMAND, said).on(format!("--peer {name}"));
+        return Err(refusal.needing(need).cured_by(cure));
     }
     let options = log_options(&args.log)?;
     let ground = Ground::prepare(&Wish {
@@ -102,7 +101,7 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
             let one = who.load(area, load, args.backend.into(), &options);
             let one = one.map_err(|said| failed(*who, &args.target.to_string(), said))?;
             // A round that a signal ended before it counted anything says nothing.
-            measured.extend((one.appends > 0 || interrupt::came().is_none()).then_some(one));
+            measured.extend((one.tally.latency.count() > 0 || interrupt::came().is_none()).then_some(one));
         }
     }
     sides.retain(|(_, measured)| !measured.is_empty());
@@ -138,13 +137,6 @@ fn log_options(args: &LogArgs) -> Result<LogOptions, Failure> {
     Ok(options)
 }
 
-/// Why a side cannot be loaded as it is asked for.
-struct Refusal {
-    said: &'static str,
-    needing: &'static str,
-    cure: &'static str,
-}
-
 /// A side.
 #[derive(Clone, Copy, Debug)]
 enum Who {
@@ -158,7 +150,7 @@ enum Who {
 impl Who {
     /// Those that are asked for, the log first.
     fn all(args: &LogArgs, load: &Load) -> Vec<Who> {
-        let of_many = matches!(load, Load::Threads { .. });
+        let of_many = matches!(load.kind, Kind::Threads(_));
         let log = match args.service || of_many {
             true => Who::LogService,
             false => Who::Log,
@@ -175,56 +167,48 @@ impl Who {
         }
     }
 
-    /// Why it cannot be loaded so, if it cannot.
-    fn refusal(self, load: &Load) -> Option<Refusal> {
+    /// Why it cannot be loaded so, if it cannot; what it needs, and what to do.
+    fn refusal(self, load: &Load) -> Option<[&'static str; 3]> {
         let is_bare = matches!(self, Who::Peer(Peer::Bare));
         let one_thread_only = is_bare || matches!(self, Who::Log);
-        match load {
-            Load::Threads { .. } if one_thread_only => Some(Refusal {
-                said: "it has no thread of its own, so one thread alone can append",
-                needing: "--waiting or --rate",
-                cure: "leave out --threads, or name a peer with a thread",
-            }),
-            Load::Waiting { count: 2.., .. } if is_bare => Some(Refusal {
-                said: "it writes one record at a time",
-                needing: "--waiting 1 or --rate",
-                cure: "add --waiting 1, or leave this peer out",
-            }),
+        match load.kind {
+            Kind::Threads(_) if one_thread_only => Some([
+                "it has no thread of its own, so one thread alone can append",
+                "--waiting or --rate",
+                "leave out --threads, or name a peer with a thread",
+            ]),
+            Kind::Waiting(2..) if is_bare => Some([
+                "it writes one record at a time",
+                "--waiting 1 or --rate",
+                "add --waiting 1, or leave this peer out",
+            ]),
             _ => None,
         }
     }
 
     /// One round, from its beginning to its end.
     fn load(self, area: Area<'_>, load: Load, backend: Choice, options: &LogOptions) -> Result<Loaded, String> {
-        match self {
+        // The batches are known at the end. A load that failed has none: nothing is waited for then.
+        let (loaded, batches) = match self {
             Who::Log => {
                 let log = own::Own::<Local>::create(area, backend, options)?;
-                let loaded = load.by_one(&log, area.record)?;
-                finish(loaded, log.end())
+                (load.by_one(&log, area.record)?, log.end()?)
             }
             Who::LogService => {
                 let log = own::Own::<Remote>::create(area, backend, options)?;
-                let loaded = load.by_many(&log, area.record)?;
-                finish(loaded, log.end())
+                (load.by_many(&log, area.record)?, log.end()?)
             }
             Who::Peer(peer @ (Peer::ThreadFdatasync | Peer::ThreadDirect)) => {
                 let writer = thread::Writer::start(area, peer == Peer::ThreadDirect)?;
-                let loaded = load.by_many(&writer, area.record)?;
-                finish(loaded, writer.end())
+                (load.by_many(&writer, area.record)?, writer.end()?)
             }
             Who::Peer(Peer::Bare) => {
                 let bare = bare::Bare::new(area)?;
-                let loaded = load.by_one(&bare, area.record)?;
-                finish(loaded, Ok(bare.end()))
+                (load.by_one(&bare, area.record)?, bare.end())
             }
-        }
+        };
+        Ok(Loaded { batches, ..loaded })
     }
-}
-
-/// The batches are known at the end. A load that failed has none: nothing is waited for then.
-fn finish(mut loaded: Loaded, batches: Result<stream::Batches, String>) -> Result<Loaded, String> {
-    loaded.batches = batches?;
-    Ok(loaded)
 }
 
 fn failed(who: Who, target: &str, said: String) -> Failure {

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::super::args::LatencyArgs;
 use super::super::below::Below;
-use super::super::{Shown, show};
-use super::load::{Load, Loaded};
+use super::super::show;
+use super::load::{Kind, Load, Loaded};
 use crate::figures::median;
 
 /// What `latency` has to say of appends.
@@ -27,7 +27,7 @@ pub(crate) struct Told {
     below: Below,
     sides: Vec<Side>,
     /// The signal that ended it before all rounds were done.
-    ended_early: Option<Interrupt>,
+    pub(in crate::latency) ended_early: Option<Interrupt>,
     /// Of the log to each peer.
     ratios: Vec<Ratio>,
 }
@@ -81,10 +81,10 @@ impl Told {
         has_log: bool,
     ) -> Told {
         let record_size = args.log.record_size.bytes();
-        let (waiting, threads, rate) = match load {
-            Load::Waiting { count, .. } => (Some(count), None, None),
-            Load::Threads { count, .. } => (None, Some(count), None),
-            Load::Rate { per_second, .. } => (None, None, Some(per_second)),
+        let (waiting, threads, rate) = match load.kind {
+            Kind::Waiting(count) => (Some(count), None, None),
+            Kind::Threads(count) => (None, Some(count), None),
+            Kind::Rate(per_second) => (None, None, Some(per_second)),
         };
         let side = |(name, loaded): &(&'static str, Vec<Loaded>)| {
             let rounds: Vec<Figures> = loaded.iter().map(|round| Figures::of(round, record_size)).collect();
@@ -144,22 +144,22 @@ impl Ratio {
 
 impl Figures {
     fn of(loaded: &Loaded, record_size: u64) -> Figures {
-        let appends = loaded.appends.max(1) as f64;
-        let batches = loaded.batches;
-        let per_second = loaded.appends as f64 / loaded.seconds.max(1e-9);
+        let (tally, batches) = (&loaded.tally, loaded.batches);
+        let appends = tally.latency.count().max(1) as f64;
+        let per_second = tally.latency.count() as f64 / loaded.seconds.max(1e-9);
         Figures {
             appends_per_second: per_second,
             bytes_per_second: per_second * record_size as f64,
             cpu_us_per_append: loaded.costs.cpu.as_secs_f64() * 1e6 / appends,
             context_switches_per_append: loaded.costs.context_switches as f64 / appends,
-            latency_us: loaded.latency.latency(),
-            append_us: loaded.call.latency(),
-            first_of_batch_latency_us: loaded.first.latency(),
+            latency_us: tally.latency.latency(),
+            append_us: tally.call.latency(),
+            first_of_batch_latency_us: tally.first.latency(),
             batches: batches.count as f64,
             records_per_batch_mean: batches.records as f64 / batches.count.max(1) as f64,
             records_per_batch_max: batches.records_max.map(f64::from),
             batch_bytes_mean: batches.bytes as f64 / batches.count.max(1) as f64,
-            refused: loaded.refused as f64,
+            refused: tally.refused as f64,
         }
     }
 
@@ -196,8 +196,8 @@ impl Figures {
     }
 }
 
-impl Shown for Told {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+impl Told {
+    pub(in crate::latency) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let how = format!(
             "{}: durable records of {}, {} ({}); the median of {} rounds of {} s",
             self.target,
@@ -251,13 +251,5 @@ impl Shown for Told {
             writeln!(out, "{}", wrapped(&beside))?;
         }
         Ok(())
-    }
-
-    fn errors(&self) -> u64 {
-        0
-    }
-
-    fn ended_early(&self) -> Option<Interrupt> {
-        self.ended_early
     }
 }

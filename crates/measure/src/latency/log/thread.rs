@@ -46,7 +46,7 @@ struct State {
 }
 
 /// How batches reach the file.
-struct Sink {
+pub(super) struct Sink {
     file: File,
     direct: bool,
     block: u64,
@@ -56,15 +56,7 @@ struct Sink {
 
 impl Writer {
     pub(super) fn start(area: Area<'_>, direct: bool) -> Result<Writer, String> {
-        let flags = if direct { libc::O_DIRECT | libc::O_DSYNC } else { 0 };
-        let file = OpenOptions::new().write(true).custom_flags(flags).open(area.path);
-        let sink = Sink {
-            file: file.map_err(|error| format!("open: {error}"))?,
-            direct,
-            block: area.block,
-            size: area.size,
-            next: 0,
-        };
+        let sink = Sink::open(area, direct)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 stream: Stream::new(area.record)?,
@@ -157,7 +149,19 @@ impl Shared {
 }
 
 impl Sink {
-    fn write(&mut self, batch: &mut Batch) -> std::io::Result<()> {
+    pub(super) fn open(area: Area<'_>, direct: bool) -> Result<Sink, String> {
+        let flags = if direct { libc::O_DIRECT | libc::O_DSYNC } else { 0 };
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(area.path);
+        Ok(Sink {
+            file: file.map_err(|error| format!("open: {error}"))?,
+            direct,
+            block: area.block,
+            size: area.size,
+            next: 0,
+        })
+    }
+
+    pub(super) fn write(&mut self, batch: &mut Batch) -> std::io::Result<()> {
         let bytes = if self.direct {
             batch.blocks(self.block)
         } else {
