@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::report::marks::Figure;
-use crate::report::record::{Record, Row};
+use crate::report::record::{Found, Record, Row};
 
 /// Kinds of peers, and the words that tell one by its name. What has none of them is ours by another way, and no peer.
 const KINDS: [(&str, &[&str]); 4] = [
@@ -31,21 +31,12 @@ pub(super) struct Beside<'a> {
 
 #[derive(Default)]
 pub(super) struct Counts<'a> {
-    pub(super) better: Vec<Compared<'a>>,
-    pub(super) same: Vec<Compared<'a>>,
+    pub(super) better: Vec<Found<'a>>,
+    pub(super) same: Vec<Found<'a>>,
     /// The worst first.
-    pub(super) worse: Vec<Compared<'a>>,
+    pub(super) worse: Vec<Found<'a>>,
     /// Of these there was one round.
     pub(super) once: usize,
-}
-
-/// One comparison, in its experiment.
-#[derive(Clone, Copy)]
-pub(super) struct Compared<'a> {
-    /// The place of the experiment in the record.
-    pub(super) experiment: usize,
-    pub(super) name: &'a str,
-    pub(super) row: &'a Row,
 }
 
 /// What a comparison says of us.
@@ -73,9 +64,9 @@ impl<'a> Beside<'a> {
 }
 
 /// In which work they are faster, by most first.
-pub(super) fn losses<'a>(all: &'a [Beside<'a>]) -> Vec<&'a Compared<'a>> {
-    let mut worst: Vec<&Compared<'_>> = all.iter().flat_map(|one| &one.speed.worse).collect();
-    let rate = |one: &Compared<'_>| one.row.ratio.unwrap_or(1.0);
+pub(super) fn losses<'a>(all: &'a [Beside<'a>]) -> Vec<&'a Found<'a>> {
+    let mut worst: Vec<&Found<'_>> = all.iter().flat_map(|one| &one.speed.worse).collect();
+    let rate = |one: &Found<'_>| one.row.ratio.unwrap_or(1.0);
     worst.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
     worst
 }
@@ -85,25 +76,23 @@ impl<'a> Counts<'a> {
         let mut counts = Counts::default();
         for (experiment, told) in record.experiments.iter().enumerate() {
             let is_it =
-                |row: &&Row| row.ratio.is_some() && row.figure == figure.said() && kind_of(&row.peer) == Some(kind);
+                |row: &Row| row.ratio.is_some() && row.figure == figure.said() && kind_of(&row.peer) == Some(kind);
             // By work; a peer that has two marks has two rows.
-            let mut best: BTreeMap<&str, &Row> = BTreeMap::new();
-            for row in told.rows.iter().filter(is_it) {
-                let known = best.entry(&row.what).or_insert(row);
-                if theirs(figure, row) > theirs(figure, known) {
-                    *known = row;
+            let mut best: BTreeMap<&str, Found<'a>> = BTreeMap::new();
+            for found in told.found(experiment).filter(|found| is_it(found.row)) {
+                let known = best.entry(&found.row.what).or_insert(found);
+                if theirs(figure, found.row) > theirs(figure, known.row) {
+                    *known = found;
                 }
             }
-            let name = &told.name[..];
-            best.into_values()
-                .for_each(|row| counts.add(Compared { experiment, name, row }));
+            best.into_values().for_each(|found| counts.add(found));
         }
-        let far = |one: &Compared<'_>| one.row.ratio.map_or(1.0, |ratio| ratio.max(1.0 / ratio));
+        let far = |one: &Found<'_>| one.row.ratio.map_or(1.0, |ratio| ratio.max(1.0 / ratio));
         counts.worse.sort_by(|one, other| far(other).total_cmp(&far(one)));
         counts
     }
 
-    fn add(&mut self, compared: Compared<'a>) {
+    fn add(&mut self, compared: Found<'a>) {
         match Verdict::of(compared.row) {
             Verdict::Better => self.better.push(compared),
             Verdict::Same => self.same.push(compared),
@@ -170,7 +159,6 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::record::Experiment;
 
     fn row(what: &str, figure: Figure, peer: &str, theirs: f64, spread: Option<[f64; 2]>) -> Row {
         Row {
@@ -203,21 +191,15 @@ mod tests {
     #[test]
     fn the_best_of_a_kind_counts_and_ours_by_another_way_does_not() {
         let even = |peer: &str, theirs| row("read", Figure::Requests, peer, theirs, Some([1.2, 1.25]));
-        let record = Record {
-            experiments: vec![Experiment {
-                rows: vec![
-                    even("fio io_uring", 90.0),
-                    row("read", Figure::Requests, "fio libaio", 100.0, Some([0.7, 0.75])),
-                    even("64 fio psync threads", 50.0),
-                    even("64 fio psync threads", 50.0),
-                    even("ours, direct", 50.0),
-                    even("threads, 0 ms", 50.0),
-                    row("write", Figure::Requests, "fio io_uring", 1.0, None),
-                ],
-                ..Experiment::default()
-            }],
-            ..Record::default()
-        };
+        let record = Record::of(vec![
+            even("fio io_uring", 90.0),
+            row("read", Figure::Requests, "fio libaio", 100.0, Some([0.7, 0.75])),
+            even("64 fio psync threads", 50.0),
+            even("64 fio psync threads", 50.0),
+            even("ours, direct", 50.0),
+            even("threads, 0 ms", 50.0),
+            row("write", Figure::Requests, "fio io_uring", 1.0, None),
+        ]);
         let all = Beside::all(&record);
         let told: Vec<_> = all
             .iter()

@@ -186,7 +186,45 @@ impl Row {
     }
 }
 
+#[cfg(test)]
 impl Record {
+    /// Of one experiment with these rows.
+    pub(super) fn of(rows: Vec<Row>) -> Record {
+        let experiments = vec![Experiment {
+            rows,
+            ..Experiment::default()
+        }];
+        Record {
+            experiments,
+            ..Record::default()
+        }
+    }
+}
+
+/// A row, and where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    /// The place of the experiment in the record.
+    pub(super) experiment: usize,
+    pub(super) name: &'a str,
+    pub(super) row: &'a Row,
+}
+
+impl Experiment {
+    /// Its rows, where it has this place.
+    pub(super) fn found(&self, experiment: usize) -> impl Iterator<Item = Found<'_>> {
+        let name = &self.name;
+        self.rows.iter().map(move |row| Found { experiment, name, row })
+    }
+}
+
+impl Record {
+    /// All of all experiments.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Found<'_>> {
+        let all = self.experiments.iter().enumerate();
+        all.flat_map(|(at, one)| one.found(at))
+    }
+
     /// The disk alone; empty where it was not measured.
     pub(super) fn disk(&self) -> &[disk::Figure] {
         let mut all = self.experiments.iter().map(|one| &one.disk[..]);

@@ -2,7 +2,7 @@
 
 use crate::report::marks::Figure;
 use crate::report::numbers::{NONE, exact, figure, plain, ratio, unit};
-use crate::report::record::{Experiment, Record, Row};
+use crate::report::record::{Experiment, Found, Record, Row};
 
 /// What became of a row's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,9 @@ impl Outcome {
     /// Of the element: the style has a sign for each, since colour must not tell it alone.
     pub(super) fn class(self) -> &'static str {
         match self {
-            Outcome::Holds => "holds",
-            Outcome::Missed => "missed",
-            Outcome::Short => "short",
             Outcome::NotMeasured => "open",
             Outcome::NoMark => "soft",
+            other => other.word(),
         }
     }
 
@@ -49,59 +47,51 @@ impl Outcome {
     }
 }
 
-/// A mark that is missed.
-#[derive(Clone, Copy)]
-pub(super) struct Miss<'a> {
-    /// The place of the experiment in the record.
-    pub(super) experiment: usize,
-    pub(super) name: &'a str,
-    pub(super) row: &'a Row,
-}
-
 #[derive(Default)]
 pub(super) struct Tally<'a> {
     pub(super) held: usize,
     /// The largest first.
-    pub(super) missed: Vec<Miss<'a>>,
+    pub(super) missed: Vec<Found<'a>>,
     pub(super) not_measured: usize,
 }
 
 impl<'a> Tally<'a> {
     pub(super) fn of(record: &'a Record) -> Tally<'a> {
-        let mut all = Tally::default();
-        for (at, experiment) in record.experiments.iter().enumerate() {
-            all.add(at, experiment);
-        }
+        let mut all = Tally::of_rows(record.rows());
         // What has no measure of its shortfall, such as a mark of nothing, is the worst.
-        let by = |miss: &Miss<'_>| miss.row.short_by.unwrap_or(f64::INFINITY);
+        let by = |miss: &Found<'_>| miss.row.short_by.unwrap_or(f64::INFINITY);
         all.missed.sort_by(|a, b| by(b).total_cmp(&by(a)));
         all
     }
 
     pub(super) fn of_one(experiment: &'a Experiment) -> Tally<'a> {
-        let mut one = Tally::default();
-        one.add(0, experiment);
-        one
+        Tally::of_rows(experiment.found(0))
     }
 
-    fn add(&mut self, at: usize, experiment: &'a Experiment) {
-        for row in &experiment.rows {
-            match Outcome::of(row) {
-                Outcome::Holds => self.held += 1,
-                Outcome::Missed | Outcome::Short => self.missed.push(Miss {
-                    experiment: at,
-                    name: &experiment.name,
-                    row,
-                }),
-                Outcome::NotMeasured => self.not_measured += 1,
+    fn of_rows(rows: impl Iterator<Item = Found<'a>>) -> Tally<'a> {
+        let mut tally = Tally::default();
+        for found in rows {
+            match Outcome::of(found.row) {
+                Outcome::Holds => tally.held += 1,
+                Outcome::Missed | Outcome::Short => tally.missed.push(found),
+                Outcome::NotMeasured => tally.not_measured += 1,
                 Outcome::NoMark => {}
             }
         }
+        tally
     }
 
     /// Those that could be judged.
     pub(super) fn judged(&self) -> usize {
         self.held + self.missed.len()
+    }
+
+    /// Of all of them together, where any was judged.
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.missed.is_empty() {
+            true => Outcome::Holds,
+            false => Outcome::Missed,
+        }
     }
 
     /// `41 of 45 marks hold`

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::experiment::{anchor, called};
-use super::markup::Html;
+use super::markup::{Html, put};
 use crate::report::numbers::{NONE, exact, figure};
 use crate::report::record::{Axis, Chart, Record};
 
@@ -102,9 +102,8 @@ pub(super) fn all(html: &mut Html, record: &Record) {
     if charts == 0 {
         return;
     }
-    html.raw("<section id=\"pictures\" data-charts=\"")
-        .show(charts)
-        .raw("\"><h2>In pictures</h2><div class=\"pictures\">");
+    put!(html, r#"<section id="pictures" data-charts="{}">"#, charts);
+    html.raw(r#"<h2>In pictures</h2><div class="pictures">"#);
     for (at, experiment) in record.experiments.iter().enumerate() {
         let to = anchor(at, &experiment.name);
         for (n, chart) in experiment.charts.iter().enumerate() {
@@ -117,40 +116,34 @@ pub(super) fn all(html: &mut Html, record: &Record) {
 /// `id` is ours, and no other chart of the page has it; `to` is where its experiment stands.
 fn write(html: &mut Html, id: &str, to: &str, chart: &Chart) {
     let drawn = Drawn::of(chart);
-    html.raw("<figure class=\"chart\"><h3><a href=\"#")
-        .text(to)
-        .raw("\">")
-        .text(called(&chart.title))
-        .raw("</a></h3><p class=\"told\">");
-    html.text(&chart.here).raw("</p>");
+    put!(html, r##"<figure class="chart"><h3><a href="#{}">"##, to);
+    put!(
+        html,
+        r#"{}</a></h3><p class="told">{}</p>"#,
+        called(&chart.title),
+        chart.here
+    );
     if !chart.document.trim().is_empty() {
-        html.raw("<p class=\"told\">The document: ")
-            .text(&chart.document)
-            .raw("</p>");
+        put!(html, r#"<p class="told">The document: {}</p>"#, chart.document);
     }
     if drawn.is_drawn() {
-        html.raw("<div class=\"plot\" data-of=\"")
-            .text(id)
-            .raw("\" role=\"img\" aria-label=\"");
-        html.text(&spoken(&drawn))
-            .raw("\"><p class=\"soft\">A script draws this chart. Its table stands below.</p></div>");
+        put!(html, r#"<div class="plot" data-of="{}" role="img""#, id);
+        put!(html, r#" aria-label="{}"><p class="soft">"#, spoken(&drawn));
+        html.raw("A script draws this chart. Its table stands below.</p></div>");
     } else if !drawn.has_points() {
-        html.raw("<p class=\"none\">Nothing was measured for this chart.</p>");
+        html.raw(r#"<p class="none">Nothing was measured for this chart.</p>"#);
     }
-    html.raw("<p class=\"tools\" data-of=\"")
-        .text(id)
-        .raw("\" hidden><button type=\"button\" class=\"csv\">CSV</button>");
+    put!(html, r#"<p class="tools" data-of="{}" hidden>"#, id);
+    html.raw(r#"<button type="button" class="csv">CSV</button>"#);
     if drawn.is_drawn() {
-        html.raw("<button type=\"button\" class=\"whole\">Whole range</button>");
-        html.raw("<span class=\"soft hint\">Drag over a part to enlarge it.</span>");
+        html.raw(r#"<button type="button" class="whole">Whole range</button>"#);
+        html.raw(r#"<span class="soft hint">Drag over a part to enlarge it.</span>"#);
     }
     html.raw("</p>");
     table(html, &drawn);
-    html.raw("<script type=\"application/json\" id=\"")
-        .text(id)
-        .raw("\">")
-        .data(&drawn)
-        .raw("</script></figure>");
+    put!(html, r#"<script type="application/json" id="{}">"#, id);
+    html.data(&drawn);
+    html.raw("</script></figure>");
 }
 
 /// What somebody hears who does not see the drawing. The figures are in the table.
@@ -166,37 +159,28 @@ fn spoken(drawn: &Drawn<'_>) -> String {
 }
 
 fn table(html: &mut Html, drawn: &Drawn<'_>) {
-    html.raw(if drawn.is_drawn() {
-        "<details><summary>Table"
-    } else {
-        "<details open><summary>Table"
+    html.raw(match drawn.is_drawn() {
+        true => "<details><summary>Table",
+        false => "<details open><summary>Table",
     });
-    if !drawn.y.said().is_empty() {
-        html.raw(": ").text(&drawn.y.said());
-    }
-    html.raw("</summary>");
-    html.raw(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table class=\"values\"><thead><tr>",
-    );
-    html.raw("<th scope=\"col\" class=\"n\">")
-        .text(&drawn.x.said())
-        .raw("</th>");
+    let values = drawn.y.said();
+    put!(html, "{}{}", if values.is_empty() { "" } else { ": " }, values);
+    html.raw(r#"</summary><div class="scroll" tabindex="0" role="region" aria-label="Table">"#);
+    html.raw(r#"<table class="values"><thead><tr>"#);
+    put!(html, r#"<th scope="col" class="n">{}</th>"#, drawn.x.said());
     for line in &drawn.lines {
-        html.raw("<th scope=\"col\" class=\"n\">").text(line.name);
+        put!(html, r#"<th scope="col" class="n">{}"#, line.name);
         if line.whose == "document" && !line.name.starts_with("document") {
-            html.raw(" <span class=\"soft\">(the document)</span>");
+            html.raw(r#" <span class="soft">(the document)</span>"#);
         }
         html.raw("</th>");
     }
     html.raw("</tr></thead><tbody>");
     for (n, at) in drawn.at.iter().enumerate() {
-        html.raw("<tr><th scope=\"row\" class=\"n\">")
-            .text(&exact(*at))
-            .raw("</th>");
+        put!(html, r#"<tr><th scope="row" class="n">{}</th>"#, exact(*at));
         for line in &drawn.lines {
-            html.raw("<td class=\"n\">");
-            html.text(&line.values.get(n).copied().flatten().map_or(NONE.to_owned(), figure))
-                .raw("</td>");
+            let value = line.values.get(n).copied().flatten();
+            put!(html, r#"<td class="n">{}</td>"#, value.map_or(NONE.to_owned(), figure));
         }
         html.raw("</tr>");
     }

@@ -1,21 +1,21 @@
 //! What stands at the end of the page: what the documents ask for, and how the report is taken again.
 
-use super::experiment::{anchor, verdict, word};
-use super::markup::Html;
+use super::experiment::{anchor, verdict};
+use super::markup::{Html, put};
+use crate::figures::quoted;
 use crate::report::record::{Promise, Record};
 use crate::report::tally::Outcome;
 
 pub(super) fn write(html: &mut Html, record: &Record) {
-    html.raw("<section id=\"promises\"><h2>What the documents ask for</h2>");
+    html.raw(r#"<section id="promises"><h2>What the documents ask for</h2>"#);
     if record.promises.is_empty() {
-        html.raw("<p class=\"none\">This report keeps no list of it.</p>");
+        html.raw(r#"<p class="none">This report keeps no list of it.</p>"#);
     } else {
         promises(html, record);
     }
-    html.raw("</section><section id=\"again\"><h2>How to run it again</h2>");
-    html.raw("<pre>baio report");
+    html.raw(r#"</section><section id="again"><h2>How to run it again</h2><pre>baio report"#);
     for option in &record.options {
-        html.raw(" ").text(&word(option));
+        put!(html, " {}", quoted(option));
     }
     if record.options.is_empty() && record.quick {
         html.raw(" --quick");
@@ -27,18 +27,18 @@ pub(super) fn write(html: &mut Html, record: &Record) {
 }
 
 fn promises(html: &mut Html, record: &Record) {
-    html.raw("<table class=\"cards\"><thead><tr>");
+    html.raw(r#"<table class="cards"><thead><tr>"#);
     for word in ["", "what", "document", "state", "shown by"] {
-        html.raw("<th scope=\"col\">").raw(word).raw("</th>");
+        put!(html, r#"<th scope="col">{}</th>"#, word);
     }
     html.raw("</tr></thead><tbody>");
     for promise in &record.promises {
-        html.raw("<tr><th scope=\"row\" class=\"id\">").text(&promise.id);
-        html.raw("</th><td class=\"what\">").text(&promise.title);
-        html.raw("</td><td data-is=\"document\">").text(&promise.document);
-        html.raw("</td><td class=\"verdict\">");
+        put!(html, r#"<tr><th scope="row" class="id">{}</th>"#, promise.id);
+        put!(html, r#"<td class="what">{}</td>"#, promise.title);
+        put!(html, r#"<td data-is="document">{}</td>"#, promise.document);
+        html.raw(r#"<td class="verdict">"#);
         verdict(html, outcome(promise), &promise.state);
-        html.raw("</td><td data-is=\"shown by\">");
+        html.raw(r#"</td><td data-is="shown by">"#);
         shown_by(html, record, promise);
         html.raw("</td></tr>");
     }
@@ -57,18 +57,9 @@ fn outcome(promise: &Promise) -> Outcome {
 fn shown_by(html: &mut Html, record: &Record, promise: &Promise) {
     for (n, name) in promise.shown_by.iter().enumerate() {
         html.raw(if n > 0 { ", " } else { "" });
-        match record
-            .experiments
-            .iter()
-            .position(|experiment| experiment.name == *name)
-        {
-            Some(at) => html
-                .raw("<a href=\"#")
-                .text(&anchor(at, name))
-                .raw("\">")
-                .text(name)
-                .raw("</a>"),
-            None => html.text(name),
-        };
+        match record.experiments.iter().position(|one| one.name == *name) {
+            Some(at) => put!(html, "<a href=\"#{}\">{}</a>", anchor(at, name), name),
+            None => put!(html, "{}", name),
+        }
     }
 }

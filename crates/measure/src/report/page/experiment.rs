@@ -1,19 +1,17 @@
 //! An experiment on the page: what it shows, its figures in a table, and the commands that run it again. Its charts stand above, with all others.
 
 use super::Room;
-use super::markup::Html;
+use super::markup::{Html, put};
+use crate::figures::quoted;
 use crate::report::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
 use crate::report::record::{Experiment, Row};
 use crate::report::tally::{Outcome, Tally, missed_by};
 
 /// The place of an experiment in the page: its number keeps two of a name apart, its name makes the link readable.
 pub(super) fn anchor(at: usize, name: &str) -> String {
-    let plain = |character: char| {
-        if character.is_ascii_alphanumeric() {
-            character.to_ascii_lowercase()
-        } else {
-            '-'
-        }
+    let plain = |character: char| match character.is_ascii_alphanumeric() {
+        true => character.to_ascii_lowercase(),
+        false => '-',
     };
     let slug: String = name.chars().take(40).map(plain).collect();
     format!("e{}-{slug}", at + 1)
@@ -24,37 +22,39 @@ pub(super) fn called(name: &str) -> &str {
     if name.trim().is_empty() { "no name" } else { name }
 }
 
+/// A link to an experiment, by its name.
+pub(super) fn link(html: &mut Html, at: usize, name: &str) {
+    put!(html, "<a href=\"#{}\">{}</a>", anchor(at, name), called(name));
+}
+
 /// A word; the style gives it a sign and a colour.
 pub(super) fn verdict(html: &mut Html, outcome: Outcome, word: &str) {
-    html.raw("<span class=")
-        .raw(outcome.class())
-        .raw(">")
-        .text(word)
-        .raw("</span>");
+    put!(html, "<span class={}>{}</span>", outcome.class(), word);
 }
 
 pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: Room) {
-    html.raw("<section class=\"experiment\" id=\"")
-        .text(&anchor(at, &experiment.name));
-    html.raw("\" data-rows=\"").show(experiment.rows.len().min(room.rows()));
-    html.raw("\"><h2>").text(called(&experiment.name)).raw("</h2>");
+    let rows = experiment.rows.len().min(room.rows());
+    put!(
+        html,
+        r#"<section class="experiment" id="{}""#,
+        anchor(at, &experiment.name)
+    );
+    put!(html, r#" data-rows="{}"><h2>{}</h2>"#, rows, called(&experiment.name));
     if !experiment.shows.is_empty() {
-        html.raw("<p class=\"shows\">").text(&experiment.shows).raw("</p>");
+        put!(html, r#"<p class="shows">{}</p>"#, experiment.shows);
     }
     state(html, experiment);
     if !experiment.notes.is_empty() {
-        html.raw("<ul class=\"notes\">");
+        html.raw(r#"<ul class="notes">"#);
         for note in &experiment.notes {
-            html.raw("<li>").text(note).raw("</li>");
+            put!(html, "<li>{}</li>", note);
         }
         html.raw("</ul>");
     }
-    match (
-        experiment.rows.is_empty(),
-        experiment.charts.is_empty() && experiment.disk.is_empty(),
-    ) {
-        (true, true) => drop(html.raw("<p class=\"none\">This experiment has no figures.</p>")),
-        (true, false) => drop(html.raw("<p class=\"none\">Its figures stand above.</p>")),
+    let stands_above = !experiment.charts.is_empty() || !experiment.disk.is_empty();
+    match (experiment.rows.is_empty(), stands_above) {
+        (true, false) => html.raw(r#"<p class="none">This experiment has no figures.</p>"#),
+        (true, true) => html.raw(r#"<p class="none">Its figures stand above.</p>"#),
         (false, _) => table(html, &experiment.rows, room),
     }
     commands(html, experiment, room);
@@ -63,21 +63,16 @@ pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: R
 
 fn state(html: &mut Html, experiment: &Experiment) {
     let tally = Tally::of_one(experiment);
-    html.raw("<p class=\"state\">");
+    html.raw(r#"<p class="state">"#);
     if !experiment.verified {
         verdict(html, Outcome::Missed, "something did not hold that must hold");
         html.raw(" · ");
     }
     if tally.judged() > 0 {
-        let outcome = if tally.missed.is_empty() {
-            Outcome::Holds
-        } else {
-            Outcome::Missed
-        };
-        verdict(html, outcome, &tally.said());
+        verdict(html, tally.outcome(), &tally.said());
         html.raw(" · ");
     }
-    html.raw("took ").text(&duration(experiment.seconds)).raw("</p>");
+    put!(html, "took {}</p>", duration(experiment.seconds));
 }
 
 /// The columns that an experiment has something in.
@@ -100,10 +95,8 @@ impl Columns {
 
     /// Those after `what` and `figure`.
     fn count(&self) -> usize {
-        1 + 2 * usize::from(self.theirs)
-            + usize::from(self.ratio)
-            + usize::from(self.spread)
-            + 2 * usize::from(self.mark)
+        let twice = usize::from(self.theirs) + usize::from(self.mark);
+        1 + 2 * twice + usize::from(self.ratio) + usize::from(self.spread)
     }
 }
 
@@ -116,21 +109,19 @@ fn table(html: &mut Html, rows: &[Row], room: Room) {
     }
     let shown = telling(rows, room.rows());
     if shown.len() < rows.len() {
-        html.raw("<p class=none>").show(rows.len() - shown.len());
+        put!(html, "<p class=none>{}", rows.len() - shown.len());
         html.raw(" rows more would make this page too large; they are in <code>report.json</code>.</p>");
     }
-    html.raw("<table class=\"rows cards\"><thead><tr><th scope=col>what<th scope=col>figure<th scope=col class=n>ours");
-    if columns.theirs {
-        html.raw("<th scope=col class=n>theirs<th scope=col>who");
-    }
-    if columns.ratio {
-        html.raw("<th scope=col class=n>ratio");
-    }
-    if columns.spread {
-        html.raw("<th scope=col class=n>of the rounds");
-    }
-    if columns.mark {
-        html.raw("<th scope=col class=n>mark<th scope=col>verdict");
+    html.raw(
+        r#"<table class="rows cards"><thead><tr><th scope=col>what<th scope=col>figure<th scope=col class=n>ours"#,
+    );
+    for (is_there, heading) in [
+        (columns.theirs, "<th scope=col class=n>theirs<th scope=col>who"),
+        (columns.ratio, "<th scope=col class=n>ratio"),
+        (columns.spread, "<th scope=col class=n>of the rounds"),
+        (columns.mark, "<th scope=col class=n>mark<th scope=col>verdict"),
+    ] {
+        html.raw(if is_there { heading } else { "" });
     }
     html.raw("</thead>");
     // Rows that follow each other and are about the same stand together.
@@ -138,12 +129,10 @@ fn table(html: &mut Html, rows: &[Row], room: Room) {
         html.raw("<tbody>");
         for (n, row) in group.iter().enumerate() {
             html.raw("<tr>");
-            if n == 0 {
-                html.raw("<th");
-                if group.len() > 1 {
-                    html.raw(" rowspan=").show(group.len());
-                }
-                html.raw(">").text(&row.what);
+            match (n, group.len()) {
+                (0, 1) => put!(html, "<th>{}", row.what),
+                (0, rows) => put!(html, "<th rowspan={}>{}", rows, row.what),
+                _ => {}
             }
             figures(html, row, &columns);
         }
@@ -165,65 +154,56 @@ fn telling(rows: &[Row], most: usize) -> Vec<&Row> {
 }
 
 fn figures(html: &mut Html, row: &Row, columns: &Columns) {
-    html.raw("<td class=f>").text(&row.figure);
+    put!(html, "<td class=f>{}", row.figure);
     let unit = unit(&row.figure, &row.unit);
     if !unit.is_empty() {
-        html.raw("\u{a0}<span class=soft>").text(&unit).raw("</span>");
+        put!(html, "\u{a0}<span class=soft>{}</span>", unit);
     }
-    let number = |value: f64| {
-        if row.unit.is_empty() {
-            plain(value)
-        } else {
-            figure(value)
-        }
+    let number = |value: f64| match row.unit.is_empty() {
+        true => plain(value),
+        false => figure(value),
     };
     // A reason stands for ours and all that follows, or for the comparison alone.
     if row.ours.is_some() || row.skipped.is_none() {
-        html.raw("<td class=o>").text(&row.ours.map_or(NONE.to_owned(), number));
+        put!(html, "<td class=o>{}", row.ours.map_or(NONE.to_owned(), number));
     }
     if let Some(reason) = &row.skipped {
         let left = columns.count() - usize::from(row.ours.is_some());
-        html.raw("<td class=open colspan=").show(left.max(1)).raw(">");
-        html.raw(if row.ours.is_some() {
-            "not compared"
-        } else {
-            "not measured"
-        });
-        if !row.peer.is_empty() {
-            html.raw(if row.ours.is_some() { " with " } else { " against " })
-                .text(&row.peer);
-        }
-        html.raw(": ").text(reason);
-        return;
+        let (not, with) = match row.ours {
+            Some(_) => ("not compared", " with "),
+            None => ("not measured", " against "),
+        };
+        let peer = Some(&row.peer[..]).filter(|peer| !peer.is_empty());
+        put!(html, "<td class=open colspan={}>{}", left.max(1), not);
+        put!(html, "{}{}", peer.map_or("", |_| with), peer.unwrap_or_default());
+        return put!(html, ": {}", reason);
     }
     if columns.theirs {
-        html.raw("<td class=t>").text(&row.theirs.map_or(String::new(), number));
-        html.raw("<td class=w>").text(&row.peer);
+        let theirs = row.theirs.map_or(String::new(), number);
+        put!(html, "<td class=t>{}<td class=w>{}", theirs, row.peer);
     }
     if columns.ratio {
-        html.raw("<td class=r>").text(&row.ratio.map_or(String::new(), ratio));
+        put!(html, "<td class=r>{}", row.ratio.map_or(String::new(), ratio));
     }
     if columns.spread {
         let from_to = |[least, most]: [f64; 2]| format!("{} to {}", ratio(least), ratio(most));
-        html.raw("<td class=s>")
-            .text(&row.spread.map_or(String::new(), from_to));
+        put!(html, "<td class=s>{}", row.spread.map_or(String::new(), from_to));
     }
     if columns.mark {
-        html.raw("<td class=k>")
-            .text(&mark(row.mark.as_deref().unwrap_or_default()));
         let outcome = Outcome::of(row);
-        html.raw("<td class=").raw(outcome.class()).raw(">");
-        match outcome {
-            Outcome::Missed | Outcome::Short => html.text(&missed_by(row)),
-            other => html.raw(other.word()),
+        let said = match outcome {
+            Outcome::Missed | Outcome::Short => missed_by(row),
+            other => other.word().to_owned(),
         };
+        put!(html, "<td class=k>{}", mark(row.mark.as_deref().unwrap_or_default()));
+        put!(html, "<td class={}>{}", outcome.class(), said);
     }
 }
 
 /// Each once, however many figures it gave.
 fn commands(html: &mut Html, experiment: &Experiment, room: Room) {
-    html.raw("<details class=\"commands\"><summary>How to run it again</summary><pre>baio report --only ");
-    html.text(&word(&experiment.name)).raw("</pre>");
+    html.raw(r#"<details class="commands"><summary>How to run it again</summary>"#);
+    put!(html, "<pre>baio report --only {}</pre>", quoted(&experiment.name));
     let sides = experiment.rows.iter().flat_map(|row| {
         let peer = if row.peer.is_empty() { "the peer" } else { &row.peer };
         [("ours", &row.what, &row.command), (peer, &row.what, &row.peers_command)]
@@ -238,31 +218,14 @@ fn commands(html: &mut Html, experiment: &Experiment, room: Room) {
         }
         told.push(command);
         if room == Room::Enough {
-            html.raw("<p class=\"side\">")
-                .text(what)
-                .raw(" · ")
-                .text(who)
-                .raw("</p><pre>")
-                .text(command)
-                .raw("</pre>");
+            put!(html, r#"<p class="side">{} · {}</p><pre>{}</pre>"#, what, who, command);
         }
     }
     if room != Room::Enough && !told.is_empty() {
-        html.raw("<p>")
-            .show(told.len())
-            .raw(" commands would make this page too large; they are in <code>report.json</code>.</p>");
+        put!(html, "<p>{}", told.len());
+        html.raw(" commands would make this page too large; they are in <code>report.json</code>.</p>");
     }
     html.raw("</details>");
-}
-
-/// A word of a command line, as a shell reads it.
-pub(super) fn word(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=".contains(&byte);
-    if !name.is_empty() && name.bytes().all(plain) {
-        name.to_owned()
-    } else {
-        format!("'{}'", name.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]
@@ -270,9 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_word_of_a_shell_and_a_plain_anchor() {
-        assert_eq!(word("random-read"), "random-read");
-        assert_eq!(word("a b'c"), r"'a b'\''c'");
+    fn a_name_is_a_plain_anchor() {
         assert_eq!(anchor(0, "random-read"), "e1-random-read");
         assert_eq!(anchor(9, "<\"ü>"), "e10-----");
     }

@@ -1,13 +1,13 @@
 //! What is seen first: the machine, its disk in figures and what they advise, ours beside the others in counts.
 
 use super::Room;
-use super::experiment::{anchor, called};
-use super::markup::Html;
+use super::experiment::link;
+use super::markup::{Html, put};
 use crate::disk;
-use crate::report::beside::{Beside, Compared, Counts, losses};
+use crate::report::beside::{Beside, losses};
 use crate::report::machine::facts;
 use crate::report::numbers::{duration, figure, ratio};
-use crate::report::record::Record;
+use crate::report::record::{Found, Record};
 
 /// Works in which we lose that are shown first.
 const WORST: usize = 4;
@@ -16,16 +16,14 @@ pub(super) fn write(html: &mut Html, record: &Record, room: Room) {
     let all = Beside::all(record);
     html.raw("<header>");
     of(html, record);
-    html.raw("<p class=\"theme\" role=\"group\" aria-label=\"Colours\" hidden>");
-    html.raw("<button type=\"button\" data-theme-choice=\"\" aria-pressed=\"true\">Auto</button>");
-    html.raw("<button type=\"button\" data-theme-choice=\"light\" aria-pressed=\"false\">Light</button>");
-    html.raw("<button type=\"button\" data-theme-choice=\"dark\" aria-pressed=\"false\">Dark</button></p>");
-    html.raw("<h1 id=\"verdict\">")
-        .text(&verdict(record, &all))
-        .raw("</h1>");
+    html.raw(r#"<p class="theme" role="group" aria-label="Colours" hidden>"#);
+    html.raw(r#"<button type="button" data-theme-choice="" aria-pressed="true">Auto</button>"#);
+    html.raw(r#"<button type="button" data-theme-choice="light" aria-pressed="false">Light</button>"#);
+    html.raw(r#"<button type="button" data-theme-choice="dark" aria-pressed="false">Dark</button></p>"#);
+    put!(html, r#"<h1 id="verdict">{}</h1>"#, verdict(record, &all));
     machine(html, record);
     failures(html, record);
-    html.raw("</header><div class=\"first\">");
+    html.raw(r#"</header><div class="first">"#);
     this_disk(html, record);
     counts(html, &all);
     html.raw("</div>");
@@ -33,18 +31,15 @@ pub(super) fn write(html: &mut Html, record: &Record, room: Room) {
 }
 
 fn of(html: &mut Html, record: &Record) {
-    html.raw("<p class=\"of\">baio report");
-    if !record.version.is_empty() {
-        html.raw(" · ").text(&record.version);
+    html.raw(r#"<p class="of">baio report"#);
+    for said in [&record.version, &moment(&record.began)] {
+        if !said.is_empty() {
+            put!(html, " · {}", said);
+        }
     }
-    if !record.began.is_empty() {
-        html.raw(" · ").text(&moment(&record.began));
-    }
-    html.raw(" · took ").text(&duration(record.seconds));
-    if record.quick {
-        html.raw(" · quick: a look");
-    }
-    html.raw(" · <a href=\"#project\">for the project</a></p>");
+    put!(html, " · took {}", duration(record.seconds));
+    html.raw(if record.quick { " · quick: a look" } else { "" });
+    html.raw(r##" · <a href="#project">for the project</a></p>"##);
 }
 
 /// The disk in a sentence; where it was not measured alone, ours beside the others.
@@ -80,40 +75,29 @@ fn machine(html: &mut Html, record: &Record) {
         "Memory",
         "Kernel",
     ];
-    html.raw("<p class=\"summary\">");
+    html.raw(r#"<p class="summary">"#);
     for (n, (name, value)) in first.into_iter().filter_map(known).enumerate() {
         html.raw(if n > 0 { " · " } else { "" });
         match *name {
-            "Processors to run on" => html
-                .text(value)
-                .raw(if value == "1" { " processor" } else { " processors" }),
-            "Kernel" => html.raw("Linux ").text(value),
-            _ => html.text(value),
-        };
+            "Processors to run on" if value == "1" => html.raw("1 processor"),
+            "Processors to run on" => put!(html, "{} processors", value),
+            "Kernel" => put!(html, "Linux {}", value),
+            _ => put!(html, "{}", value),
+        }
     }
-    html.raw("</p><details id=\"machine\"><summary>All of the machine</summary><dl class=\"machine\">");
+    html.raw(r#"</p><details id="machine"><summary>All of the machine</summary><dl class="machine">"#);
+    let mut fact = |name: &str, value: &str| put!(html, "<div><dt>{}</dt><dd>{}</dd></div>", name, value);
     for (name, value) in &facts {
-        fact(html, name, if value.is_empty() { "not known" } else { value });
+        fact(name, if value.is_empty() { "not known" } else { value });
     }
     for peer in &record.machine.peers {
-        fact(
-            html,
-            &peer.name,
-            peer.version.as_deref().unwrap_or("not installed: left out"),
-        );
+        let version = peer.version.as_deref();
+        fact(&peer.name, version.unwrap_or("not installed: left out"));
     }
     if !record.left_out.is_empty() {
-        fact(html, "Experiments", &record.left_out);
+        fact("Experiments", &record.left_out);
     }
     html.raw("</dl></details>");
-}
-
-fn fact(html: &mut Html, name: &str, value: &str) {
-    html.raw("<div><dt>")
-        .text(name)
-        .raw("</dt><dd>")
-        .text(value)
-        .raw("</dd></div>");
 }
 
 /// `2026-11-23T14:10:05Z` as people write it; anything else as it is.
@@ -139,11 +123,8 @@ fn failures(html: &mut Html, record: &Record) {
     if failed.peek().is_some() {
         html.raw("<p class=\"warning\">Something did not hold that must hold, in ");
         for (n, (at, experiment)) in failed.enumerate() {
-            html.raw(if n > 0 { ", " } else { "" }).raw("<a href=\"#");
-            html.text(&anchor(at, &experiment.name))
-                .raw("\">")
-                .text(called(&experiment.name))
-                .raw("</a>");
+            html.raw(if n > 0 { ", " } else { "" });
+            link(html, at, &experiment.name);
         }
         html.raw(".</p>");
     }
@@ -157,24 +138,23 @@ fn this_disk(html: &mut Html, record: &Record) {
     }
     html.raw("<section id=\"disk\"><h2>This disk</h2><table class=\"figures\"><thead><tr>");
     for heading in disk::COLUMNS {
-        html.raw("<th scope=col class=n>").text(heading);
+        put!(html, "<th scope=col class=n>{}", heading);
     }
     html.raw("</thead><tbody>");
     for one in figures {
         let [what, numbers @ ..] = one.cells();
-        html.raw(if what.starts_with(' ') {
-            "<tr><th scope=row class=more>"
-        } else {
-            "<tr><th scope=row>"
+        html.raw(match what.starts_with(' ') {
+            true => "<tr><th scope=row class=more>",
+            false => "<tr><th scope=row>",
         });
-        html.text(what.trim());
+        put!(html, "{}", what.trim());
         for number in numbers {
-            html.raw("<td class=n>").text(&number);
+            put!(html, "<td class=n>{}", number);
         }
     }
     html.raw("</table><ul class=\"advice\">");
     for sentence in disk::advice(figures) {
-        html.raw("<li>").text(&sentence).raw("</li>");
+        put!(html, "<li>{}</li>", sentence);
     }
     html.raw("</ul></section>");
 }
@@ -187,33 +167,25 @@ fn counts(html: &mut Html, all: &[Beside<'_>]) {
     html.raw("<section id=\"beside\"><h2>Ours beside the others</h2><table class=\"figures\"><thead>");
     html.raw("<tr><th><th colspan=3 scope=colgroup class=n>speed<th colspan=3 scope=colgroup class=n>processor a request<tr><th>");
     for heading in ["faster", "same", "slower", "less", "same", "more"] {
-        html.raw("<th scope=col class=n>").raw(heading);
+        put!(html, "<th scope=col class=n>{}", heading);
     }
     html.raw("</thead><tbody>");
     for (at, one) in all.iter().enumerate().filter(|(_, one)| one.speed.all() > 0) {
-        html.raw("<tr><th scope=row>").text(one.peers);
+        put!(html, "<tr><th scope=row>{}", one.peers);
         for (of, counts) in [&one.speed, &one.cpu].into_iter().enumerate() {
             for (list, which) in [&counts.better, &counts.same, &counts.worse].into_iter().zip(0..) {
                 html.raw("<td class=n>");
                 match list.len() {
                     0 => html.raw("0"),
-                    some => html
-                        .raw("<a href=\"#")
-                        .text(&list_anchor(at, of, which))
-                        .raw("\">")
-                        .show(some)
-                        .raw("</a>"),
-                };
+                    some => put!(html, "<a href=\"#{}\">{}</a>", list_anchor(at, of, which), some),
+                }
             }
         }
     }
-    html.raw("</table>");
+    html.raw("</table><p class=\"soft\">The same is what the rounds cannot tell apart.");
     let once: usize = all.iter().map(|one| one.speed.once).sum();
-    html.raw("<p class=\"soft\">The same is what the rounds cannot tell apart.");
     if once > 0 {
-        html.raw(" Of ")
-            .show(once)
-            .raw(" more there was one round, which tells nothing.");
+        put!(html, " Of {} more there was one round, which tells nothing.", once);
     }
     html.raw("</p>");
     let losses = losses(all);
@@ -229,6 +201,16 @@ fn list_anchor(peers: usize, of: usize, which: usize) -> String {
     format!("b{peers}-{of}-{which}")
 }
 
+/// What the lists of names are headed by: of speed, and of the processor; each the worse, the same and the better.
+const WORDS: [[&str; 3]; 2] = [
+    ["slower than", "as fast as", "faster than"],
+    [
+        "more processor time than",
+        "as much processor time as",
+        "less processor time than",
+    ],
+];
+
 /// Work by work. What is slower is open to be read.
 fn names(html: &mut Html, all: &[Beside<'_>], room: Room) {
     if all.is_empty() {
@@ -236,55 +218,33 @@ fn names(html: &mut Html, all: &[Beside<'_>], room: Room) {
     }
     html.raw("<section id=\"names\"><h2>Work by work</h2>");
     for (at, one) in all.iter().enumerate() {
-        let words = [
-            ["slower than", "as fast as", "faster than"],
-            [
-                "more processor time than",
-                "as much processor time as",
-                "less processor time than",
-            ],
-        ];
-        for (of, (counts, words)) in [&one.speed, &one.cpu].into_iter().zip(words).enumerate() {
-            let Counts {
-                better, same, worse, ..
-            } = counts;
-            for ((list, word), which) in [worse, same, better].into_iter().zip(words).zip([2, 1, 0]) {
-                if !list.is_empty() {
-                    html.raw("<details><summary>")
-                        .show(list.len())
-                        .raw(" ")
-                        .raw(word)
-                        .raw(" ")
-                        .text(one.peers);
-                    // A link to the list opens it.
-                    html.raw("</summary><ul class=\"works\" id=\"")
-                        .text(&list_anchor(at, of, which))
-                        .raw("\">");
-                    list.iter().take(room.rows()).for_each(|one| work(html, one));
-                    let more = list.len().saturating_sub(room.rows());
-                    if more > 0 {
-                        html.raw("<li>and ")
-                            .show(more)
-                            .raw(" more, in <code>report.json</code></li>");
-                    }
-                    html.raw("</ul></details>");
+        for (of, (counts, words)) in [&one.speed, &one.cpu].into_iter().zip(WORDS).enumerate() {
+            let lists = [&counts.worse, &counts.same, &counts.better];
+            for ((list, word), which) in lists.into_iter().zip(words).zip([2, 1, 0]) {
+                if list.is_empty() {
+                    continue;
                 }
+                let heading = format!("{} {word} {}", list.len(), one.peers);
+                put!(html, "<details><summary>{}</summary>", heading);
+                // A link to the list opens it.
+                put!(html, "<ul class=\"works\" id=\"{}\">", list_anchor(at, of, which));
+                list.iter().take(room.rows()).for_each(|one| work(html, one));
+                let more = list.len().saturating_sub(room.rows());
+                if more > 0 {
+                    put!(html, "<li>and {} more, in <code>report.json</code></li>", more);
+                }
+                html.raw("</ul></details>");
             }
         }
     }
     html.raw("</section>");
 }
 
-fn work(html: &mut Html, one: &Compared<'_>) {
-    html.raw("<li>")
-        .text(&one.row.ratio.map_or_else(String::new, ratio))
-        .raw(" of ")
-        .text(&one.row.peer);
-    html.raw(": <a href=\"#")
-        .text(&anchor(one.experiment, one.name))
-        .raw("\">")
-        .text(called(one.name));
-    html.raw("</a>, ").text(&one.row.what).raw("</li>");
+fn work(html: &mut Html, one: &Found<'_>) {
+    let ratio = one.row.ratio.map_or_else(String::new, ratio);
+    put!(html, "<li>{} of {}: ", ratio, one.row.peer);
+    link(html, one.experiment, one.name);
+    put!(html, ", {}</li>", one.row.what);
 }
 
 #[cfg(test)]

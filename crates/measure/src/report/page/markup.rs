@@ -3,9 +3,19 @@
 //! Names, commands and notes come from a file, and may hold anything. So there is one way in for text, which serves between tags
 //! and in quoted attributes alike, and one for data of a script.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Write as _};
 
 use serde::Serialize;
+
+/// Markup of ours, and in its places text of anybody's: `put!(html, "<li>{}</li>", name)`. The markup is a literal, in which no name of a
+/// variable can stand (`concat!` sees to that), so whatever is put into it is escaped.
+macro_rules! put {
+    ($html:expr, $markup:literal $(, $value:expr)* $(,)?) => {
+        $html.put(format_args!(concat!($markup) $(, $crate::report::page::markup::Text(&$value))*))
+    };
+}
+
+pub(super) use put;
 
 /// A page as it grows.
 #[derive(Default)]
@@ -13,56 +23,58 @@ pub(super) struct Html {
     out: String,
 }
 
+/// What is shown as it is, between tags or within a quoted attribute.
+pub(super) struct Text<'a, T>(pub(super) &'a T);
+
+impl<T: Display> Display for Text<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaped(f), "{}", self.0)
+    }
+}
+
+/// Lets through what is no markup.
+struct Escaped<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for Escaped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|character| match character {
+            '&' => self.0.write_str("&amp;"),
+            '<' => self.0.write_str("&lt;"),
+            '>' => self.0.write_str("&gt;"),
+            '"' => self.0.write_str("&quot;"),
+            '\'' => self.0.write_str("&#39;"),
+            '\n' | '\t' => self.0.write_char(character),
+            other if is_invisible(other) => write!(self.0, "{}", other.escape_unicode()),
+            other => self.0.write_char(other),
+        })
+    }
+}
+
 impl Html {
     /// Markup of ours, to the letter.
-    pub(super) fn raw(&mut self, markup: &'static str) -> &mut Html {
+    pub(super) fn raw(&mut self, markup: &'static str) {
         self.out.push_str(markup);
-        self
     }
 
-    /// Text of anybody's, between tags or within a quoted attribute.
-    pub(super) fn text(&mut self, text: &str) -> &mut Html {
-        for character in text.chars() {
-            match character {
-                '&' => self.out.push_str("&amp;"),
-                '<' => self.out.push_str("&lt;"),
-                '>' => self.out.push_str("&gt;"),
-                '"' => self.out.push_str("&quot;"),
-                '\'' => self.out.push_str("&#39;"),
-                '\n' | '\t' => self.out.push(character),
-                other if is_invisible(other) => {
-                    // A string always takes what is written.
-                    let _ = write!(self.out, "{}", other.escape_unicode());
-                }
-                other => self.out.push(other),
-            }
-        }
-        self
-    }
-
-    /// A number or a position.
-    pub(super) fn show(&mut self, value: impl std::fmt::Display) -> &mut Html {
-        self.text(&value.to_string())
+    /// For [`put`].
+    pub(super) fn put(&mut self, markup: fmt::Arguments<'_>) {
+        // A string always takes what is written.
+        let _ = self.out.write_fmt(markup);
     }
 
     /// Data for a script, within `<script type="application/json">`.
-    pub(super) fn data(&mut self, value: &impl Serialize) -> &mut Html {
+    pub(super) fn data(&mut self, value: &impl Serialize) {
         // Names are strings and numbers are finite or null, so nothing can go wrong; if it did, the chart would say so.
         let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
         for character in json.chars() {
+            // In JSON these stand in strings only, where an escape is the same: no end tag and no comment can begin. All of them have four
+            // digits.
             match character {
-                // In JSON these stand in strings only, where an escape is the same: no end tag and no comment can begin.
-                '<' | '>' | '&' => {
-                    let _ = write!(self.out, "\\u{:04x}", u32::from(character));
-                }
-                // All of these have four digits.
-                other if is_invisible(other) => {
-                    let _ = write!(self.out, "\\u{:04x}", u32::from(other));
-                }
+                '<' | '>' | '&' => _ = write!(self.out, "\\u{:04x}", u32::from(character)),
+                other if is_invisible(other) => _ = write!(self.out, "\\u{:04x}", u32::from(other)),
                 other => self.out.push(other),
             }
         }
-        self
     }
 
     pub(super) fn len(&self) -> usize {
@@ -84,27 +96,23 @@ fn is_invisible(character: char) -> bool {
 mod tests {
     use super::*;
 
-    fn text(of: &str) -> String {
-        let mut html = Html::default();
-        html.text(of);
-        html.finish()
-    }
-
     #[test]
-    fn text_ends_no_tag_and_no_attribute() {
-        assert_eq!(
-            text("<b a=\"1\" c='2'>&amp;"),
-            "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;amp;"
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_seen_is_shown() {
-        assert_eq!(
-            text("a\0\u{1b}[1mb\u{202e}c\u{2028}"),
-            "a\\u{0}\\u{1b}[1mb\\u{202e}c\\u{2028}"
-        );
-        assert_eq!(text("ümläut → µ\n"), "ümläut → µ\n");
+    fn text_ends_no_tag_and_no_attribute_and_shows_what_cannot_be_seen() {
+        for (text, shown) in [
+            (
+                "<b a=\"1\" c='2'>&amp;",
+                "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;amp;",
+            ),
+            (
+                "a\0\u{1b}[1mb\u{202e}c\u{2028}",
+                "a\\u{0}\\u{1b}[1mb\\u{202e}c\\u{2028}",
+            ),
+            ("ümläut → µ\n", "ümläut → µ\n"),
+        ] {
+            let mut html = Html::default();
+            put!(html, "<i title=\"{}\">", text);
+            assert_eq!(html.finish(), format!("<i title=\"{shown}\">"));
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@
 
 use crate::report::record::Record;
 use crate::report::tally::Tally;
-use markup::Html;
+use markup::{Html, put};
 
 mod chart;
 mod closing;
@@ -71,41 +71,35 @@ fn page(record: &Record, room: Room) -> Html {
     let tally = Tally::of(record);
     let nonce = nonce(record);
     let mut html = Html::default();
-    html.raw("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">");
+    html.raw(r#"<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">"#);
     // Nothing is loaded from anywhere, and no script runs but those that this program wrote.
     html.raw(
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; base-uri 'none'; ",
+        r#"<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; base-uri 'none'; "#,
     );
-    html.raw("form-action 'none'; style-src 'unsafe-inline'; script-src 'nonce-")
-        .text(&nonce)
-        .raw("'\">");
-    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.raw("<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\">");
-    html.raw("<title>baio report");
+    html.raw("form-action 'none'; style-src 'unsafe-inline'; ");
+    put!(html, "script-src 'nonce-{}'\">", nonce);
+    html.raw(r#"<meta name="viewport" content="width=device-width, initial-scale=1">"#);
+    html.raw(r#"<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>baio report"#);
     if let Some(device) = &record.machine.device {
-        html.raw(" · ").text(device);
+        put!(html, " · {}", device);
     }
     html.raw("</title><style>");
-    html.raw(include_str!("assets/uplot-1.6.32.min.css"))
-        .raw(include_str!("assets/page.css"));
+    html.raw(include_str!("assets/uplot-1.6.32.min.css"));
+    html.raw(include_str!("assets/page.css"));
     html.raw("</style></head><body><main>");
     first::write(&mut html, record, room);
     chart::all(&mut html, record);
     project::write(&mut html, record, &tally, room);
     html.raw("</main>");
-    if record
-        .experiments
-        .iter()
-        .any(|experiment| !experiment.charts.is_empty())
-    {
-        html.raw("<script nonce=\"").text(&nonce).raw("\">/*! uPlot 1.6.32\n");
-        html.raw(include_str!("assets/uplot-LICENSE")).raw("*/\n");
-        html.raw(include_str!("assets/uplot-1.6.32.min.js")).raw("</script>");
+    if record.experiments.iter().any(|one| !one.charts.is_empty()) {
+        put!(html, "<script nonce=\"{}\">/*! uPlot 1.6.32\n", nonce);
+        html.raw(include_str!("assets/uplot-LICENSE"));
+        html.raw("*/\n");
+        html.raw(include_str!("assets/uplot-1.6.32.min.js"));
+        html.raw("</script>");
     }
-    html.raw("<script nonce=\"")
-        .text(&nonce)
-        .raw("\">")
-        .raw(include_str!("assets/page.js"));
+    put!(html, "<script nonce=\"{}\">", nonce);
+    html.raw(include_str!("assets/page.js"));
     html.raw("</script></body></html>\n");
     html
 }

@@ -1,23 +1,23 @@
 //! For the project: which of its marks are missed, where each experiment stands, and each experiment with all its figures.
 
-use super::experiment::{self, anchor, called, verdict};
-use super::markup::Html;
+use super::experiment::{self, link, verdict};
+use super::markup::{Html, put};
 use super::{Room, closing};
 use crate::report::numbers::mark;
 use crate::report::record::{Experiment, Record};
 use crate::report::tally::{Outcome, Tally, measured, missed_by};
 
 pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>, room: Room) {
-    html.raw("<section id=\"project\"><h2>For the project</h2><p class=\"summary\">")
-        .text(&tally.said());
-    html.raw(".</p><p id=\"missed\">").text(&missed_said(tally));
+    html.raw(r#"<section id="project"><h2>For the project</h2>"#);
+    put!(html, r#"<p class="summary">{}.</p>"#, tally.said());
+    put!(html, r#"<p id="missed">{}"#, missed_said(tally));
     match (tally.not_measured, tally.judged()) {
-        (0, _) => html.raw(""),
+        (0, _) => {}
         (1, 0) => html.raw(" One was not measured."),
         (1, _) => html.raw(" One more was not measured."),
-        (all, 0) => html.raw(" ").show(all).raw(" were not measured."),
-        (more, _) => html.raw(" ").show(more).raw(" more were not measured."),
-    };
+        (all, 0) => put!(html, " {} were not measured.", all),
+        (more, _) => put!(html, " {} more were not measured.", more),
+    }
     html.raw("</p></section>");
     misses(html, tally, room);
     contents(html, record);
@@ -28,14 +28,13 @@ pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>, room: R
 }
 
 fn missed_said(tally: &Tally<'_>) -> String {
-    match (tally.missed.len(), tally.judged()) {
-        (0, 0) => "0 marks are missed, because none could be judged.".to_owned(),
-        (0, _) => "0 marks are missed.".to_owned(),
-        (1, _) => "1 mark is missed. A mark is what the project has set itself; a missed one fails nothing.".to_owned(),
-        (missed, _) => {
-            format!("{missed} marks are missed. A mark is what the project has set itself; a missed one fails nothing.")
-        }
-    }
+    let missed = match (tally.missed.len(), tally.judged()) {
+        (0, 0) => return "0 marks are missed, because none could be judged.".to_owned(),
+        (0, _) => return "0 marks are missed.".to_owned(),
+        (1, _) => "1 mark is".to_owned(),
+        (missed, _) => format!("{missed} marks are"),
+    };
+    format!("{missed} missed. A mark is what the project has set itself; a missed one fails nothing.")
 }
 
 fn misses(html: &mut Html, tally: &Tally<'_>, room: Room) {
@@ -45,76 +44,58 @@ fn misses(html: &mut Html, tally: &Tally<'_>, room: Room) {
     html.raw("<section id=\"misses\"><h2>Missed marks</h2><table class=cards><thead><tr><th scope=col>what<th scope=col>figure");
     html.raw("<th scope=col class=n>measured<th scope=col class=n>mark<th scope=col>verdict<th scope=col>experiment</thead><tbody>");
     for miss in tally.missed.iter().take(room.rows()) {
-        html.raw("<tr><td class=what>")
-            .text(&miss.row.what)
-            .raw("<td>")
-            .text(&miss.row.figure);
-        if !miss.row.peer.is_empty() {
-            html.raw("<span class=soft>, against ")
-                .text(&miss.row.peer)
-                .raw("</span>");
+        let row = miss.row;
+        put!(html, "<tr><td class=what>{}<td>{}", row.what, row.figure);
+        if !row.peer.is_empty() {
+            put!(html, "<span class=soft>, against {}</span>", row.peer);
         }
-        html.raw("<td class=n data-is=measured>").text(&measured(miss.row));
-        html.raw("<td class=n data-is=mark>")
-            .text(&mark(miss.row.mark.as_deref().unwrap_or_default()));
-        html.raw("<td class=")
-            .raw(Outcome::of(miss.row).class())
-            .raw(">")
-            .text(&missed_by(miss.row))
-            .raw("<td data-is=in><a href=\"#");
-        html.text(&anchor(miss.experiment, miss.name))
-            .raw("\">")
-            .text(called(miss.name))
-            .raw("</a>");
+        put!(html, "<td class=n data-is=measured>{}", measured(row));
+        let mark = mark(row.mark.as_deref().unwrap_or_default());
+        put!(html, "<td class=n data-is=mark>{}", mark);
+        put!(html, "<td class={}>{}", Outcome::of(row).class(), missed_by(row));
+        html.raw("<td data-is=in>");
+        link(html, miss.experiment, miss.name);
     }
     html.raw("</tbody></table>");
     let more = tally.missed.len().saturating_sub(room.rows());
     if more > 0 {
-        html.raw("<p class=none>").show(more);
+        put!(html, "<p class=none>{}", more);
         html.raw(" more would make this page too large; they are in <code>report.json</code>.</p>");
     }
     html.raw("</section>");
 }
 
 fn contents(html: &mut Html, record: &Record) {
-    html.raw("<nav aria-label=\"Contents\"><h2>Experiments</h2>");
+    html.raw(r#"<nav aria-label="Contents"><h2>Experiments</h2>"#);
     if record.experiments.is_empty() {
         html.raw("<p>No experiment has ended.</p>");
     }
-    html.raw("<ul class=\"contents\">");
+    html.raw(r#"<ul class="contents">"#);
     for (at, experiment) in record.experiments.iter().enumerate() {
         let tally = Tally::of_one(experiment);
-        html.raw("<li><a href=\"#")
-            .text(&anchor(at, &experiment.name))
-            .raw("\">")
-            .text(called(&experiment.name))
-            .raw("</a> ");
+        html.raw("<li>");
+        link(html, at, &experiment.name);
+        html.raw(" ");
         if !experiment.verified {
             verdict(html, Outcome::Missed, "did not hold");
         } else if tally.judged() > 0 {
-            let outcome = if tally.missed.is_empty() {
-                Outcome::Holds
-            } else {
-                Outcome::Missed
-            };
-            verdict(html, outcome, &format!("{} of {}", tally.held, tally.judged()));
+            let said = format!("{} of {}", tally.held, tally.judged());
+            verdict(html, tally.outcome(), &said);
         } else if measured_any(experiment) {
-            html.raw("<span class=\"soft\">no marks</span>");
+            html.raw(r#"<span class="soft">no marks</span>"#);
         } else {
-            html.raw("<span class=\"soft\">nothing measured</span>");
+            html.raw(r#"<span class="soft">nothing measured</span>"#);
         }
         html.raw("</li>");
     }
-    html.raw("</ul><p class=\"also\"><a href=\"#promises\">What the documents ask for</a> · ");
-    html.raw("<a href=\"#again\">How to run it again</a></p></nav>");
+    html.raw(r##"</ul><p class="also"><a href="#promises">What the documents ask for</a> · "##);
+    html.raw(r##"<a href="#again">How to run it again</a></p></nav>"##);
 }
 
 fn measured_any(experiment: &Experiment) -> bool {
+    let mut rows = experiment.rows.iter();
     let mut lines = experiment.charts.iter().flat_map(|chart| &chart.lines);
-    experiment
-        .rows
-        .iter()
-        .any(|row| row.ours.is_some() || row.ratio.is_some())
+    rows.any(|row| row.ours.is_some() || row.ratio.is_some())
         || !experiment.disk.is_empty()
         || lines.any(|line| line.values.iter().any(Option::is_some))
 }

@@ -141,13 +141,7 @@ fn a_mark_that_is_missed_beside_a_peer_that_we_beat_is_not_red() {
         ..Row::default()
     };
     let of = |row| {
-        let record = Record {
-            experiments: vec![Experiment {
-                rows: vec![row],
-                ..Experiment::default()
-            }],
-            ..Record::default()
-        };
+        let record = Record::of(vec![row]);
         body(&record).matches("<td class=missed>").count()
     };
     assert_eq!(of(row(2.4, Some([2.3, 2.5]))), 0, "ahead");
@@ -222,13 +216,7 @@ fn a_row_shows_what_there_is_and_a_command_stands_once() {
         command: "baio stress FILE".into(),
         ..Row::default()
     };
-    let record = Record {
-        experiments: vec![Experiment {
-            rows: vec![row("one", None), row("other", Some("gone"))],
-            ..Experiment::default()
-        }],
-        ..Record::default()
-    };
+    let record = Record::of(vec![row("one", None), row("other", Some("gone"))]);
     let page = body(&record);
     assert_eq!(page.matches("class=o>1,234").count(), 2);
     assert!(page.contains("not compared with fio: gone"));
@@ -257,17 +245,11 @@ fn misses_stand_worst_first() {
         short_by,
         ..Row::default()
     };
-    let record = Record {
-        experiments: vec![Experiment {
-            rows: vec![
-                miss("little", Some(0.1)),
-                miss("much", Some(70.0)),
-                miss("nought", None),
-            ],
-            ..Experiment::default()
-        }],
-        ..Record::default()
-    };
+    let record = Record::of(vec![
+        miss("little", Some(0.1)),
+        miss("much", Some(70.0)),
+        miss("nought", None),
+    ]);
     let shown = Tally::of(&record);
     let names: Vec<&str> = shown.missed.iter().map(|miss| miss.row.what.as_str()).collect();
     assert_eq!(names, ["nought", "much", "little"]);
@@ -411,13 +393,7 @@ fn of_rows(count: usize) -> Record {
         holds: Some(n % 500 != 7),
         ..Row::default()
     };
-    Record {
-        experiments: vec![Experiment {
-            rows: (0..count).map(row).collect(),
-            ..Experiment::default()
-        }],
-        ..Record::default()
-    }
+    Record::of((0..count).map(row).collect())
 }
 
 #[test]
