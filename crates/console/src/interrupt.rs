@@ -37,6 +37,14 @@ impl Interrupt {
 /// # Errors
 /// The system has no handler for them.
 pub fn hear(operation: &str) -> Result<(), Failure> {
+    hear_and(operation, || {})
+}
+
+/// The same, and `then` is done beside each time that one has come.
+///
+/// # Errors
+/// As there.
+pub fn hear_and(operation: &str, then: impl Fn() + Send + 'static) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::from_io(operation, &error).on("signals");
     let came = CAME.get_or_init(Arc::default);
     let heard: Vec<_> = [SIGINT, SIGTERM]
@@ -52,6 +60,7 @@ pub fn hear(operation: &str) -> Result<(), Failure> {
                 end_by(signal);
             }
             let _ = note.compare_exchange(0, signal as usize, Ordering::Relaxed, Ordering::Relaxed);
+            then();
         };
         let Some(first) = signals.forever().next() else { return };
         again(first);

@@ -166,7 +166,8 @@ impl Rw {
         matches!(self, Rw::Write | Rw::RandomWrite | Rw::RandomMixed)
     }
 
-    pub(crate) fn is_random(self) -> bool {
+    /// Is there no order in it?
+    pub fn is_random(self) -> bool {
         !matches!(self, Rw::Read | Rw::Write)
     }
 }

@@ -10,6 +10,7 @@ use baio_console::output::{Align, Table};
 use baio_stress::Measurement;
 use serde::{Deserialize, Serialize};
 
+use crate::figures::command_line::Measures;
 use crate::figures::stress::Run;
 use crate::figures::{median, middle};
 use crate::report::numbers::figure;
@@ -137,7 +138,7 @@ impl Figure {
             bytes_per_second: middle(runs, |run| run.bytes_per_second),
             p50_us: point(|run| run.latency_us.p50),
             p99_us: point(|run| run.latency_us.p99),
-            command: run.command_line(),
+            command: run.line().to_string(),
         }
     }
 

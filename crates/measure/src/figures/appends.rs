@@ -7,7 +7,7 @@ use baio_stress::{Latency, Measurement};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::figures::command_line::CommandLine;
+use crate::figures::command_line::{CommandLine, Measures};
 
 /// Durable appends from one side; a request is a record.
 #[derive(Clone, Debug)]
@@ -40,18 +40,19 @@ impl Run {
         words.extend(["--runtime".to_owned(), format!("{}ms", runtime.as_millis())]);
         Run(CommandLine::own(words))
     }
+}
 
-    /// The command, as a shell would be given it.
-    pub(crate) fn command_line(&self) -> String {
-        self.0.to_string()
+impl Measures for Run {
+    fn line(&self) -> CommandLine {
+        self.0.clone()
     }
 
-    /// Runs it. The costs are of the time that is measured: what making a log takes is none of theirs.
-    pub(crate) fn run(&self) -> Result<Measurement, String> {
+    /// The costs are of the time that is measured: what making a log takes is none of theirs.
+    fn run(&self) -> Result<Measurement, String> {
         let finished = self.0.finish()?;
         let measured = measurement(&finished.stdout).map_err(|error| format!("the output of latency: {error}"))?;
         Ok(Measurement {
-            rss_bytes: finished.rss_bytes,
+            rss_bytes: Some(finished.ended.memory_bytes),
             ..measured
         })
     }

@@ -1,13 +1,13 @@
 //! fio as a peer: the command, exactly as printed, and what it reports.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use baio_stress::{Latency, Measurement, Rw};
 use serde_json::Value;
 
-use crate::figures::command_line::CommandLine;
+use crate::figures::command_line::{CommandLine, Measures};
 use crate::figures::{quoted, start_up};
 
 /// How fio carries its requests.
@@ -39,17 +39,7 @@ pub(crate) struct Job {
 }
 
 impl Engine {
-    /// As a name of a line.
-    pub(crate) fn said(self) -> &'static str {
-        match self {
-            Engine::IoUring => "fio io_uring",
-            Engine::Libaio => "fio libaio",
-            Engine::Posixaio => "fio posixaio",
-            Engine::Psync => "fio psync",
-        }
-    }
-
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Engine::IoUring => "io_uring",
             Engine::Libaio => "libaio",
@@ -131,14 +121,10 @@ impl Job {
     /// What it is called beside our figures.
     pub(crate) fn name(&self) -> String {
         let cache = if self.direct { "" } else { ", the kernel's cache" };
-        format!("{}{cache}", self.engine_name())
-    }
-
-    fn engine_name(&self) -> String {
-        match self.engine {
-            Engine::Psync if self.depth == 1 => "1 fio psync thread".into(),
-            Engine::Psync => format!("{} fio psync threads", self.depth),
-            engine => format!("fio {}", engine.name()),
+        match (self.engine, self.depth) {
+            (Engine::Psync, 1) => format!("1 fio psync thread{cache}"),
+            (Engine::Psync, threads) => format!("{threads} fio psync threads{cache}"),
+            (engine, _) => format!("fio {}{cache}", engine.name()),
         }
     }
 
@@ -178,7 +164,8 @@ impl Job {
     fn command(&self) -> Vec<String> {
         let mut command = Vec::new();
         if let Some(cgroup) = &self.cgroup {
-            let join = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs(cgroup));
+            let procs = quoted(&cgroup.join("cgroup.procs").display().to_string());
+            let join = format!("echo $$ > {procs} && exec \"$0\" \"$@\"");
             command.extend(["sh".to_owned(), "-c".to_owned(), join]);
         }
         command.extend(self.environment());
@@ -186,19 +173,6 @@ impl Job {
         command.extend(self.words());
         command
     }
-
-    fn line(&self) -> CommandLine {
-        CommandLine::of(self.command())
-    }
-
-    /// The command, as a shell would be given it.
-    pub(crate) fn command_line(&self) -> String {
-        self.line().to_string()
-    }
-}
-
-fn procs(cgroup: &Path) -> String {
-    quoted(&cgroup.join("cgroup.procs").display().to_string())
 }
 
 /// Is it there?
@@ -208,22 +182,28 @@ pub(crate) fn version() -> Option<String> {
     output.status.success().then(|| version.trim().to_owned())
 }
 
-/// Runs fio; the processor time is the whole process's, as on our side.
-pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
-    let finished = job.line().finish()?;
-    if !job.has_carried(&finished.stderr) {
-        let said = finished.stderr.lines().find(|line| line.starts_with("baio "));
-        let said = said.unwrap_or("it says nothing");
-        return Err(format!("our library has not carried the requests: {said}"));
+impl Measures for Job {
+    fn line(&self) -> CommandLine {
+        CommandLine::of(self.command())
     }
-    let mut measured = parse(job, &finished.stdout)?;
-    let start = start_up::cost(&job.kind(), || {
-        let ms = start_up::RUNTIME.as_millis();
-        job.clone().with(&format!("--runtime={ms}ms")).line().process()
-    });
-    finished.charge(&mut measured, Some(start));
-    measured.rss_bytes = finished.rss_bytes;
-    Ok(measured)
+
+    /// The processor time is the whole process's, as on our side.
+    fn run(&self) -> Result<Measurement, String> {
+        let finished = self.line().finish()?;
+        if !self.has_carried(&finished.stderr) {
+            let said = finished.stderr.lines().find(|line| line.starts_with("baio "));
+            let said = said.unwrap_or("it says nothing");
+            return Err(format!("our library has not carried the requests: {said}"));
+        }
+        let mut measured = parse(self, &finished.stdout)?;
+        let start = start_up::cost(&self.kind(), || {
+            let ms = start_up::RUNTIME.as_millis();
+            self.clone().with(&format!("--runtime={ms}ms")).line().process()
+        });
+        finished.charge(&mut measured, Some(start));
+        measured.rss_bytes = Some(finished.ended.memory_bytes);
+        Ok(measured)
+    }
 }
 
 /// What fio printed; its own account of its costs is not used.
@@ -290,15 +270,6 @@ mod tests {
         let words = job(Engine::Libaio, Rw::RandomWrite).words();
         assert!(words.contains(&"--size=2097152".to_owned()), "{words:?}");
         assert!(words.contains(&"--filename=/a:/b\\:c".to_owned()), "{words:?}");
-    }
-
-    #[test]
-    fn durable_and_buffered_are_said() {
-        let durable = job(Engine::IoUring, Rw::RandomWrite).buffered().with("--sync=dsync");
-        let words = durable.words();
-        assert!(words.contains(&"--sync=dsync".to_owned()) && words.contains(&"--direct=0".to_owned()));
-        let plain = job(Engine::IoUring, Rw::RandomWrite).words();
-        assert!(!plain.iter().any(|word| word.starts_with("--sync")));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn of_self() -> Option<String> {
     Some(words.next().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// This program again, with a job.
+/// This program again, with a job; whoever is one itself names it by its word.
 pub(crate) fn command_of(job: &impl Serialize) -> Result<Command, String> {
     if !ASKS.load(Ordering::Relaxed) {
         return Err("this program does no jobs of the report".into());
@@ -36,9 +36,4 @@ pub(crate) fn command_of(job: &impl Serialize) -> Result<Command, String> {
     let mut command = Command::new(program);
     command.args([COMMAND, &json]);
     Ok(command)
-}
-
-/// The same for whoever is a job itself, by its name.
-pub(crate) fn command(name: &str, job: &impl Serialize) -> Result<Command, String> {
-    command_of(&serde_json::json!({ name: job }))
 }

@@ -2,12 +2,11 @@
 //!
 //! A figure counts only as a ratio against a peer that ran in turn with it. So each side is a whole process:
 //! our own loops run as a child of the same program ([`stress`], [`appends`], [`worker`]), fio and dd as they are ([`fio`], [`dd`]), and the processor time
-//! of either comes from `wait4` ([`child`], [`runner`]), with its memory, whole, and beside it less what it takes to start and to end ([`start_up`]).
+//! of either comes from `wait4` ([`command_line`], [`runner`]), with its memory, whole, and beside it less what it takes to start and to end ([`start_up`]).
 
 use baio_stress::Measurement;
 
 pub(crate) mod appends;
-pub(crate) mod child;
 pub(crate) mod command_line;
 pub(crate) mod dd;
 pub(crate) mod fio;

@@ -9,9 +9,9 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use baio_stress::costs::Costs;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -20,89 +20,59 @@ use serde_json::Value;
 
 use crate::figures::job;
 
-/// What differs from this process's own environment. The words of the command stand behind the job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Runner {
-    environment: Vec<(String, Option<String>)>,
+/// What a process has cost.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) success: bool,
+    pub(crate) cpu: Duration,
+    pub(crate) context_switches: u64,
+    /// From before its start to its end.
+    pub(crate) elapsed: Duration,
+    /// The most memory that it, or a process that it has started, has had.
+    pub(crate) memory_bytes: u64,
 }
 
 /// What the runner tells, on its standard input, which is a pipe to be written to: the other two are the command's.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Told {
+pub(super) enum Told {
     /// It did not start.
-    Refused { errno: i32 },
-    Ended {
-        /// As wait4(2) gives it.
-        status: i32,
-        cpu_ns: u64,
-        context_switches: u64,
-        /// From before its start to its end.
-        elapsed_ns: u64,
-        memory_bytes: u64,
+    Refused {
+        errno: i32,
     },
+    Ended(Ended),
 }
 
-/// The command that runs this one.
-pub(super) fn command(command: &Command) -> io::Result<Command> {
-    let text = |text: &std::ffi::OsStr| {
-        let text = text.to_str().map(str::to_owned);
-        text.ok_or_else(|| io::Error::other("a variable of its environment is not UTF-8"))
-    };
-    let environment = command
-        .get_envs()
-        .map(|(name, value)| Ok((text(name)?, value.map(text).transpose()?)))
-        .collect::<io::Result<Vec<_>>>()?;
-    let mut runner = job::command("Runner", &Runner { environment }).map_err(io::Error::other)?;
-    runner.arg(command.get_program()).args(command.get_args());
-    if let Some(directory) = command.get_current_dir() {
-        runner.current_dir(directory);
-    }
-    Ok(runner)
-}
-
-impl Runner {
-    /// All that the runner does.
-    pub(crate) fn run(&self) -> Result<Value, String> {
-        let mut words = std::env::args_os().skip(job::WORDS);
-        let mut command = Command::new(words.next().ok_or("no command to be run")?);
-        command.args(words).stdin(Stdio::null());
-        for (name, value) in &self.environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        let told = run(&mut command).unwrap_or_else(|error| Told::Refused {
+/// All that the runner does. The words of the command stand behind the job.
+pub(super) fn run() -> Result<Value, String> {
+    let mut words = std::env::args_os().skip(job::WORDS);
+    let mut command = Command::new(words.next().ok_or("no command to be run")?);
+    let ended = run_to_end(command.args(words).stdin(Stdio::null()));
+    let told = ended.map_or_else(
+        |error| Told::Refused {
             errno: error.raw_os_error().unwrap_or(libc::EIO),
-        });
-        let text = serde_json::to_string(&told).map_err(|error| error.to_string())?;
-        let pipe = io::stdin().as_fd().try_clone_to_owned();
-        let written = pipe.and_then(|pipe| File::from(pipe).write_all(text.as_bytes()));
-        // What is printed is the command's.
-        std::process::exit(i32::from(written.is_err()))
-    }
+        },
+        Told::Ended,
+    );
+    let text = serde_json::to_string(&told).map_err(|error| error.to_string())?;
+    let pipe = io::stdin().as_fd().try_clone_to_owned();
+    let written = pipe.and_then(|pipe| File::from(pipe).write_all(text.as_bytes()));
+    // What is printed is the command's.
+    std::process::exit(i32::from(written.is_err()))
 }
 
-fn run(command: &mut Command) -> io::Result<Told> {
+fn run_to_end(command: &mut Command) -> io::Result<Ended> {
     let begun = Instant::now();
     let child = ends_with_this(command).spawn()?;
     let (status, usage) = wait4(child.id())?;
     let elapsed = begun.elapsed();
     let costs = Costs::from(usage);
-    Ok(Told::Ended {
-        status,
-        cpu_ns: costs.cpu.as_nanos() as u64,
+    Ok(Ended {
+        success: ExitStatus::from_raw(status).success(),
+        cpu: costs.cpu,
         context_switches: costs.context_switches,
-        elapsed_ns: elapsed.as_nanos() as u64,
+        elapsed,
         memory_bytes: (usage.ru_maxrss as u64) << 10,
     })
-}
-
-impl Told {
-    /// What a runner has told; nothing, if it was ended.
-    pub(super) fn read(text: &str) -> io::Result<Told> {
-        serde_json::from_str(text).map_err(|_| io::Error::other("whoever ran it ended before it"))
-    }
 }
 
 /// The standard library's `wait` throws the costs away.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::figures::child::Finished;
+use crate::figures::command_line::Finished;
 
 /// A runtime that is hardly any.
 pub(crate) const RUNTIME: Duration = Duration::from_millis(1);
@@ -24,9 +24,11 @@ pub(crate) fn cost(kind: &str, run: impl Fn() -> std::io::Result<Finished>) -> D
     if let Some(&cost) = known().get(kind) {
         return cost;
     }
-    let finished = (0..RUNS).filter_map(|_| run().ok()).filter(|finished| finished.success);
+    let finished = (0..RUNS)
+        .filter_map(|_| run().ok())
+        .filter(|finished| finished.ended.success);
     // One that does not even start will say why when it is measured.
-    let cost = finished.map(|finished| finished.costs.cpu).min().unwrap_or_default();
+    let cost = finished.map(|finished| finished.ended.cpu).min().unwrap_or_default();
     known().insert(kind.to_owned(), cost);
     cost
 }
@@ -34,21 +36,19 @@ pub(crate) fn cost(kind: &str, run: impl Fn() -> std::io::Result<Finished>) -> D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::runner::Ended;
     use baio_stress::Measurement;
-    use baio_stress::costs::Costs;
     use std::cell::Cell;
 
     fn finished(cpu_ms: u64) -> Finished {
-        Finished {
+        let ended = Ended {
             success: true,
-            stdout: String::new(),
-            stderr: String::new(),
-            costs: Costs {
-                cpu: Duration::from_millis(cpu_ms),
-                context_switches: 0,
-            },
-            elapsed: Duration::ZERO,
-            rss_bytes: None,
+            cpu: Duration::from_millis(cpu_ms),
+            ..Ended::default()
+        };
+        Finished {
+            ended,
+            ..Finished::default()
         }
     }
 

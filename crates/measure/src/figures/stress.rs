@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baio_stress::Measurement;
 
-use crate::figures::command_line::CommandLine;
+use crate::figures::command_line::{CommandLine, Measures};
 use crate::figures::start_up;
 
 /// A run of `baio stress` with `--json`: requests of 4 KiB for a while, or to each block once.
@@ -74,7 +74,9 @@ impl Run {
         self.runtime = Some(runtime);
         self
     }
+}
 
+impl Measures for Run {
     fn line(&self) -> CommandLine {
         let mut words: Vec<String> = ["stress", &self.target, "--rw", &self.rw].map(str::to_owned).into();
         words.extend(["--depth".to_owned(), self.depth.to_string()]);
@@ -87,13 +89,8 @@ impl Run {
         CommandLine::own(words)
     }
 
-    /// The command, as a shell would be given it.
-    pub(crate) fn command_line(&self) -> String {
-        self.line().to_string()
-    }
-
-    /// Runs it; its costs are the whole process's, as on the other side.
-    pub(crate) fn run(&self) -> Result<Measurement, String> {
+    /// Its costs are the whole process's, as on the other side.
+    fn run(&self) -> Result<Measurement, String> {
         let finished = self.line().finish()?;
         let mut measured: Measurement =
             serde_json::from_str(&finished.stdout).map_err(|error| format!("the output of stress: {error}"))?;

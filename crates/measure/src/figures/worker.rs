@@ -9,8 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figures::child::{self, Finished};
-use crate::figures::command_line::CommandLine;
+use crate::figures::command_line::{CommandLine, Finished, Measures};
 use crate::figures::{job, runner};
 use crate::latency::schedulers;
 use crate::program;
@@ -53,7 +52,7 @@ pub(crate) enum Job {
     /// Appends to a log until it is killed.
     Appender(appender::Appender),
     /// Runs another program, and tells what that has cost.
-    Runner(runner::Runner),
+    Runner,
     /// Puts the I/O scheduler of a device back when its parent is gone.
     SchedulerGuard(schedulers::Guard),
 }
@@ -79,39 +78,34 @@ fn work(job: Job) -> Result<Value, String> {
         Job::Pipelining(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
         Job::VolumeScale(job) => return many_segments::run(&job),
         Job::Appender(job) => return job.run(),
-        Job::Runner(runner) => return runner.run(),
+        Job::Runner => return runner::run(),
         Job::SchedulerGuard(guard) => return guard.run(),
     };
     measurement.rss_bytes = own_memory_max();
     serde_json::to_value(&measurement).map_err(|error| error.to_string())
 }
 
-/// The command that [`run`] gives, as a shell would be given it.
-pub(crate) fn command_line(job: &Job) -> String {
-    let json = serde_json::to_string(job).unwrap_or_default();
-    CommandLine::own([job::COMMAND.to_owned(), json]).to_string()
-}
+/// In a process of its own; the costs are the whole process's.
+impl Measures for Job {
+    fn line(&self) -> CommandLine {
+        let json = serde_json::to_string(self).unwrap_or_default();
+        CommandLine::own([job::COMMAND.to_owned(), json])
+    }
 
-/// Runs a job in a process of its own; its costs are the whole process's.
-pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
-    let finished = finish(job)?;
-    let mut measurement: Measurement = parse(&finished)?;
-    finished.charge(&mut measurement, None);
-    Ok(measurement)
+    fn run(&self) -> Result<Measurement, String> {
+        let finished = self.line().finish()?;
+        if let Job::Pipelining(_) = self {
+            return pipelining::measured(&finished);
+        }
+        let mut measurement: Measurement = parse(&finished)?;
+        finished.charge(&mut measurement, None);
+        Ok(measurement)
+    }
 }
 
 /// Runs a job that prints findings of its own.
 pub(crate) fn ask<T: DeserializeOwned>(job: &Job) -> Result<T, String> {
-    parse(&finish(job)?)
-}
-
-fn finish(job: &Job) -> Result<Finished, String> {
-    let finished = child::run(&job::command_of(job)?).map_err(|error| format!("start a worker: {error}"))?;
-    if finished.success {
-        Ok(finished)
-    } else {
-        Err(finished.stderr.trim().to_owned())
-    }
+    parse(&job.line().finish()?)
 }
 
 fn parse<T: DeserializeOwned>(finished: &Finished) -> Result<T, String> {

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 
 use baio_console::failure::Failure;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::COMMAND;
 use super::below::Below;
@@ -131,7 +131,7 @@ impl Drop for Schedulers {
 
 impl Guard {
     fn start(&self) -> Result<Child, String> {
-        let mut command = job::command("SchedulerGuard", self)?;
+        let mut command = job::command_of(&json!({ "SchedulerGuard": self }))?;
         // In a group of its own: ^C at the terminal is for the run.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = spawn(&mut command)?;

@@ -4,8 +4,6 @@
 //! "Linux kernel AI/O helps with the 8.3ms issue. It does so by batching ~30 write request into a single unit ... the peaks for first
 //! message in a batch are much higher than 8.3 us. (~30-60 ms)."
 
-use std::path::Path;
-
 use baio_console::device::Device;
 use baio_console::failure::Failure;
 use serde_json::{Value, json};
@@ -13,24 +11,17 @@ use serde_json::{Value, json};
 use crate::figures::command_line::CommandLine;
 use crate::report::findings::{Findings, our_side};
 use crate::report::setting::Setting;
-use crate::report::work_dir::done_with;
 
 const WRITES: usize = 1000;
 
 pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let path = setting.dir.join("as-written.file");
-    let done = on_this_device(&path, findings);
-    done_with(&path);
-    done
-}
-
-fn on_this_device(path: &Path, findings: &mut Findings) -> Result<(), Failure> {
     let line = |further: &[&str]| {
         let target = path.display().to_string();
         let words = ["latency", &target, "--writes", "1000", "--size", "8M", "--json"];
         CommandLine::own(words.iter().chain(further).map(|word| (*word).to_owned()))
     };
-    let device = path.parent().and_then(|dir| Device::under(dir).ok().flatten());
+    let device = Device::under(&setting.dir).ok().flatten();
     let may_choose = rustix::process::geteuid().is_root() && device.is_some_and(|device| device.schedulers.len() > 1);
     if may_choose {
         let line = line(&["--schedulers"]);

@@ -12,7 +12,7 @@ use baio_console::failure::Failure;
 use baio_stress::Measurement;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::figures::command_line::CommandLine;
+use crate::figures::command_line::{CommandLine, Measures};
 use crate::figures::interrupt::Running;
 use crate::figures::runner::ends_with_this;
 use crate::figures::stress::Run;
@@ -38,8 +38,8 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     ));
     for depth in setting.either(&[16, 64][..], &[1, 16, 64]) {
         let name = format!("direct, depth {depth}");
-        let embedded = Side::stress(
-            "the volume in the own process".into(),
+        let embedded = Side::by(
+            "the volume in the own process",
             Run::new(&place.target, "randread", *depth, runtime),
         );
         let marks = if *depth == 1 {
@@ -47,15 +47,9 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         } else {
             vec![rate(0.95), cpu(1.3)]
         };
-        let peer = Peer {
-            also: &[Figure::ContextSwitches, Figure::P50, Figure::P99],
-            ..Peer::new(embedded, marks)
-        };
-        findings.compare(
-            rounds,
-            served(&place, &socket, name, "direct", *depth, runtime),
-            vec![peer],
-        )?;
+        let peer = Peer::new(embedded, marks).also(&[Figure::ContextSwitches, Figure::P50, Figure::P99]);
+        let ours = served(&place, &socket, name, *depth, runtime);
+        findings.compare(rounds, ours, vec![peer])?;
     }
     Ok(())
 }
@@ -70,10 +64,10 @@ fn socket_in(dir: &Path) -> PathBuf {
 }
 
 /// `stress` by a broker that runs meanwhile.
-fn served(place: &Site, socket: &Path, name: String, mode: &str, depth: u32, runtime: Duration) -> Side {
+fn served(place: &Site, socket: &Path, name: String, depth: u32, runtime: Duration) -> Side {
     let segment = place.target.rsplit_once('#').map_or("", |(_, segment)| segment);
     let target = format!("unix:{}#{segment}", socket.display());
-    let stress = Run::new(&target, "randread", depth, runtime).with(&format!("--mode {mode}"));
+    let stress = Run::new(&target, "randread", depth, runtime).with("--mode direct");
     let words = [
         "serve",
         &place.path.display().to_string(),
@@ -84,7 +78,7 @@ fn served(place: &Site, socket: &Path, name: String, mode: &str, depth: u32, run
     let (volume, socket) = (place.path.clone(), socket.to_owned());
     Side {
         name,
-        command: format!("{} & {}", CommandLine::own(words), stress.command_line()),
+        command: format!("{} & {}", CommandLine::own(words), stress.line()),
         run: Box::new(move || {
             let mut broker = Broker::start(&volume, &socket)?;
             let before = broker.processor_time();

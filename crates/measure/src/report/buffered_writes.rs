@@ -7,15 +7,14 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 use baio_stress::{Measurement, Rw};
 
+use crate::figures::command_line::Measures;
 use crate::figures::fio;
 use crate::figures::stress::Run;
 use crate::report::comparison::{Peer, Side};
-use crate::report::files::settle;
 use crate::report::findings::Findings;
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::setting::{Setting, unavailable};
 use crate::report::streaming::file_system;
-use crate::report::work_dir::done_with;
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;
@@ -30,11 +29,12 @@ const THREADS_MAX: u64 = 1 + 16 + 2;
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let path = setting.dir.join("buffered-writes.file");
     match choose(setting, &path) {
-        Ok(work) => compare(setting, &path, &work, findings)?,
-        Err(reason) => findings.skip("buffered-writes", &reason),
+        Ok(work) => compare(setting, &path, &work, findings),
+        Err(reason) => {
+            findings.skip("buffered-writes", &reason);
+            Ok(())
+        }
     }
-    done_with(&path);
-    Ok(())
 }
 
 /// How much is written for how long.
@@ -62,7 +62,9 @@ fn choose(setting: &Setting, path: &Path) -> Result<Work, String> {
     let mut chosen = None;
     for &(len, runtime_ms) in sizes.iter().filter(|(len, _)| len * 2 < room) {
         reserve(path, len).map_err(|error| format!("reserve {} MiB: {error}", len >> 20))?;
-        let probe = fio::run(&peer(path, len, runtime_ms)).map_err(|reason| format!("fio libaio: {reason}"))?;
+        let probe = peer(path, len, runtime_ms)
+            .run()
+            .map_err(|reason| format!("fio libaio: {reason}"))?;
         let slowest = submit_p999(&probe);
         chosen = Some(Work {
             len,
@@ -100,10 +102,11 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
             continue;
         }
         let target = path.display().to_string();
+        // fio empties the cache itself; the other side must not find more there.
         let words = format!("--mode kernel --request-size {REQUEST} --backend {backend}");
         let run = Run::new(&target, "randwrite", DEPTH, Duration::from_millis(runtime_ms)).posting();
-        let ours = settled(path, Side::stress(backend.into(), run.with(&words)));
-        let theirs = settled(path, Side::fio(peer(path, len, runtime_ms)));
+        let ours = Side::by(backend, run.with(&words)).cold(path);
+        let theirs = Side::fio(peer(path, len, runtime_ms)).cold(path);
         let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
         let runs = findings.compare(rounds, ours, vec![Peer::new(theirs, [tenth])])?;
         let threads = runs.ours.iter().filter_map(|run| run.threads_max).max().unwrap_or(0);
@@ -111,12 +114,6 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
         findings.count("threads at most", "threads", threads as f64, Some(most));
     }
     Ok(())
-}
-
-/// A side that begins with nothing in the cache. fio sees to that itself; the other side must not find more there.
-fn settled(path: &Path, side: Side) -> Side {
-    let path = path.to_owned();
-    side.after(move || settle(&path))
 }
 
 fn submit_p999(run: &Measurement) -> f64 {

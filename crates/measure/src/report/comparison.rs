@@ -6,10 +6,14 @@
 //!
 //! A peer that cannot run here (not installed, refused by the kernel) is left out, with its reason. Ours must run.
 
-use baio_stress::{CacheCounts, Measurement};
+use std::path::Path;
 
-use crate::figures::{fio, interrupt, median, middle, stress, worker};
-use crate::report::marks::{Bound, Figure, Mark};
+use baio_stress::Measurement;
+
+use crate::figures::command_line::Measures;
+use crate::figures::{fio, interrupt, median, middle};
+use crate::report::files::settle;
+use crate::report::marks::{Figure, Mark};
 
 /// One way to do the work.
 pub(super) struct Side {
@@ -25,16 +29,6 @@ pub(super) struct Peer {
     /// What is shown beside requests/s and processor time has a mark, or is named here without one.
     pub(super) marks: Vec<Mark>,
     pub(super) also: &'static [Figure],
-}
-
-type OfRun = dyn Fn(&Measurement, &CacheCounts) -> f64;
-
-/// Something that our own cache counts, of one run.
-pub(super) struct Count {
-    pub(super) said: &'static str,
-    pub(super) key: &'static str,
-    pub(super) of: Box<OfRun>,
-    pub(super) bound: Option<Bound>,
 }
 
 /// What one comparison gave.
@@ -69,30 +63,22 @@ impl Turns {
 }
 
 impl Side {
-    /// `baio stress`.
-    pub(super) fn stress(name: String, run: stress::Run) -> Side {
+    pub(super) fn by(name: impl Into<String>, run: impl Measures + 'static) -> Side {
         Side {
-            name,
-            command: run.command_line(),
+            name: name.into(),
+            command: run.line().to_string(),
             run: Box::new(move || run.run()),
         }
     }
 
-    /// A job of our own.
-    pub(super) fn worker(name: String, job: worker::Job) -> Side {
-        Side {
-            name,
-            command: worker::command_line(&job),
-            run: Box::new(move || worker::run(&job)),
-        }
+    pub(super) fn fio(job: fio::Job) -> Side {
+        Side::by(job.name(), job)
     }
 
-    pub(super) fn fio(job: fio::Job) -> Side {
-        Side {
-            name: job.name(),
-            command: job.command_line(),
-            run: Box::new(move || fio::run(&job)),
-        }
+    /// The same, and each time nothing of this file is in the kernel's cache when it begins.
+    pub(super) fn cold(self, path: &Path) -> Side {
+        let path = path.to_owned();
+        self.after(move || settle(&path))
     }
 
     /// The same, behind what is done first each time and does not count.
@@ -136,28 +122,6 @@ fn with_syncs(mut run: Measurement) -> Measurement {
     run
 }
 
-impl Count {
-    pub(super) fn new(
-        said: &'static str,
-        key: &'static str,
-        of: impl Fn(&Measurement, &CacheCounts) -> f64 + 'static,
-    ) -> Count {
-        Count {
-            said,
-            key,
-            of: Box::new(of),
-            bound: None,
-        }
-    }
-
-    pub(super) fn at_most(self, most: f64) -> Count {
-        Count {
-            bound: Some(Bound::AtMost(most)),
-            ..self
-        }
-    }
-}
-
 impl Peer {
     pub(super) fn new(side: Side, marks: impl IntoIterator<Item = Mark>) -> Peer {
         Peer {
@@ -165,6 +129,11 @@ impl Peer {
             marks: marks.into_iter().collect(),
             also: &[],
         }
+    }
+
+    /// The same with these figures too.
+    pub(super) fn also(self, also: &'static [Figure]) -> Peer {
+        Peer { also, ..self }
     }
 
     /// Every figure once, in the order in which it is shown.
@@ -268,25 +237,6 @@ mod tests {
         assert_eq!(against["runs"].as_array().unwrap().len(), 3);
         assert_eq!(against["marks"][0]["holds"], true);
         assert!(findings.verified());
-    }
-
-    #[test]
-    fn a_peer_that_cannot_run_is_left_out_and_ours_goes_on() {
-        let tries = Rc::new(Cell::new(0));
-        let counted = Rc::clone(&tries);
-        let peer = side("peer", move || {
-            counted.set(counted.get() + 1);
-            Err("not here".into())
-        });
-        let mut findings = Findings::default();
-        let (ours, peers) = (
-            side("ours", || Ok(measured(1.0, 1.0))),
-            vec![Peer::new(peer, [rate(0.97), cpu(0.75)])],
-        );
-        findings.compare(2, ours, peers).unwrap();
-        assert_eq!(tries.get(), 1);
-        assert_eq!(findings.parts[0]["against"][0]["skipped"], "not here");
-        assert_eq!(findings.parts[0]["runs"].as_array().unwrap().len(), 2);
     }
 
     #[test]

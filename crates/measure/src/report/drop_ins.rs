@@ -13,77 +13,57 @@ use crate::figures::fio::{self, Engine};
 use crate::figures::middle;
 use crate::report::comparison::{Peer, Side};
 use crate::report::findings::Findings;
-use crate::report::marks::{Figure, Mark};
+use crate::report::marks::{Figure, Mark, cpu, rate};
 use crate::report::places::Site;
 use crate::report::setting::Setting;
 
 /// From here on the original's submitting call is slow, at its p99.9.
 const SLOW_US: f64 = 1000.0;
 
-/// What a line does, and what it is held to.
+/// Which way a line's requests go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// As many as there is time for; the others too, unless they are cold.
+    Direct,
+    /// Through the kernel's cache: each block once, nothing of it cached.
+    Cold,
+    /// Through the kernel's cache, each durable.
+    Synced,
+}
+
+/// A line; the quick report has some of them.
 struct Line {
-    said: &'static str,
     engine: Engine,
     rw: Rw,
     kib: u64,
     depth: u32,
-    direct: bool,
-    /// As many requests as there is time for; else each block once, nothing of it cached.
-    timed: bool,
-    durable: bool,
-    marks: &'static [Mark],
-    /// The quick report has it.
+    how: How,
     quick: bool,
 }
 
-const DIRECT: &[Mark] = &[Mark::at_least(Figure::Requests, 0.98), Mark::at_most(Figure::Cpu, 1.0)];
-const COLD: &[Mark] = &[Mark::at_least(Figure::Requests, 2.0)];
-const DURABLE: &[Mark] = &[Mark::at_least(Figure::Requests, 1.0)];
-const MANY: &[Mark] = &[Mark::at_least(Figure::Requests, 2.5), Mark::at_most(Figure::Cpu, 1.0)];
-const ONE: &[Mark] = &[Mark::at_least(Figure::Requests, 1.0)];
-
-const fn direct(engine: Engine, rw: Rw, depth: u32, marks: &'static [Mark], quick: bool) -> Line {
+const fn line(engine: Engine, rw: Rw, kib: u64, depth: u32, how: How, quick: bool) -> Line {
     Line {
-        said: "direct",
         engine,
         rw,
-        kib: 4,
+        kib,
         depth,
-        direct: true,
-        timed: true,
-        durable: false,
-        marks,
+        how,
         quick,
     }
 }
 
-const fn cold(kib: u64, quick: bool) -> Line {
-    Line {
-        said: "kernel's cache, cold",
-        kib,
-        direct: false,
-        timed: false,
-        ..direct(Engine::Libaio, Rw::RandomRead, 64, COLD, quick)
-    }
-}
-
-const LINES: &[Line] = &[
-    direct(Engine::Libaio, Rw::RandomRead, 1, DIRECT, false),
-    direct(Engine::Libaio, Rw::RandomRead, 16, DIRECT, true),
-    direct(Engine::Libaio, Rw::RandomRead, 64, DIRECT, false),
-    direct(Engine::Libaio, Rw::RandomWrite, 1, DIRECT, false),
-    direct(Engine::Libaio, Rw::RandomWrite, 16, DIRECT, false),
-    direct(Engine::Libaio, Rw::RandomWrite, 64, DIRECT, false),
-    cold(4, true),
-    cold(16, false),
-    Line {
-        said: "kernel's cache, O_SYNC",
-        direct: false,
-        durable: true,
-        ..direct(Engine::Libaio, Rw::RandomWrite, 64, DURABLE, true)
-    },
-    direct(Engine::Posixaio, Rw::RandomRead, 1, ONE, false),
-    direct(Engine::Posixaio, Rw::RandomRead, 64, MANY, true),
+const LINES: [Line; 11] = [
+    line(Engine::Libaio, Rw::RandomRead, 4, 1, How::Direct, false),
+    line(Engine::Libaio, Rw::RandomRead, 4, 16, How::Direct, true),
+    line(Engine::Libaio, Rw::RandomRead, 4, 64, How::Direct, false),
+    line(Engine::Libaio, Rw::RandomWrite, 4, 1, How::Direct, false),
+    line(Engine::Libaio, Rw::RandomWrite, 4, 16, How::Direct, false),
+    line(Engine::Libaio, Rw::RandomWrite, 4, 64, How::Direct, false),
+    line(Engine::Libaio, Rw::RandomRead, 4, 64, How::Cold, true),
+    line(Engine::Libaio, Rw::RandomRead, 16, 64, How::Cold, false),
+    line(Engine::Libaio, Rw::RandomWrite, 4, 64, How::Synced, true),
+    line(Engine::Posixaio, Rw::RandomRead, 4, 1, How::Direct, false),
+    line(Engine::Posixaio, Rw::RandomRead, 4, 64, How::Direct, true),
 ];
 
 impl Line {
@@ -93,18 +73,35 @@ impl Line {
             Engine::Posixaio => "POSIX AIO",
             _ => "libaio",
         };
+        let said = match self.how {
+            How::Direct => "direct",
+            How::Cold => "kernel's cache, cold",
+            How::Synced => "kernel's cache, O_SYNC",
+        };
         format!(
-            "{interface}, {pattern} of {} KiB, {}, depth {}",
-            self.kib, self.said, self.depth
+            "{interface}, {pattern} of {} KiB, {said}, depth {}",
+            self.kib, self.depth
         )
+    }
+
+    /// What it is held to.
+    fn marks(&self) -> Vec<Mark> {
+        match (self.engine, self.how, self.depth) {
+            (Engine::Posixaio, _, 1) | (_, How::Synced, _) => vec![rate(1.0)],
+            (Engine::Posixaio, ..) => vec![rate(2.5), cpu(1.0)],
+            (_, How::Cold, _) => vec![rate(2.0)],
+            (_, How::Direct, _) => vec![rate(0.98), cpu(1.0)],
+        }
     }
 
     fn job(&self, file: &Site, runtime: Duration) -> fio::Job {
         let job = fio::Job::new(self.engine, self.rw, vec![file.path.clone()], file.bytes, self.depth);
         let job = job.with(&format!("--bs={}k", self.kib));
-        let job = if self.durable { job.with("--sync=sync") } else { job };
-        let job = if self.timed { job.timed(runtime) } else { job };
-        if self.direct { job } else { job.buffered() }
+        match self.how {
+            How::Direct => job.timed(runtime),
+            How::Cold => job.buffered(),
+            How::Synced => job.with("--sync=sync").timed(runtime).buffered(),
+        }
     }
 }
 
@@ -152,27 +149,24 @@ fn compare(
     let job = line.job(file, runtime);
     let side = |job: fio::Job| {
         let side = Side::fio(job);
-        if line.direct { side } else { side.after(file.settled()) }
+        match line.how {
+            How::Direct => side,
+            How::Cold | How::Synced => side.cold(&file.path),
+        }
     };
     let ours = Side {
         name: line.name(),
         ..side(job.clone().on(library.to_owned()))
     };
-    let is_read = !line.rw.writes();
     let theirs = side(job);
     let theirs_name = theirs.name.clone();
-    let peer = Peer {
-        also: if is_read && !line.direct {
-            &[Figure::SubmitP999]
-        } else {
-            &[]
-        },
-        ..Peer::new(theirs, line.marks.iter().copied())
-    };
+    let is_cold = line.how == How::Cold;
+    let also: &[Figure] = if is_cold { &[Figure::SubmitP999] } else { &[] };
+    let peer = Peer::new(theirs, line.marks()).also(also);
     let turns = findings.compare(rounds, ours, vec![peer])?;
     // A call that is fast already has nothing to gain.
     let slow = middle(turns.peer(0), |run| Figure::SubmitP999.of(run)) > SLOW_US;
-    if is_read && !line.direct && slow {
+    if is_cold && slow {
         let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
         findings.hold(&turns, &theirs_name, tenth, "submit_p999");
     }
@@ -200,11 +194,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_has_its_own_name_and_a_mark() {
+    fn each_line_has_its_own_name() {
         let mut names: Vec<String> = LINES.iter().map(Line::name).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), LINES.len());
-        assert!(LINES.iter().all(|line| !line.marks.is_empty()));
     }
 }

@@ -10,11 +10,21 @@ use crate::report::{
     posted_writes, request_size, streaming, this_disk, versus, volume_scale,
 };
 
-/// An experiment: what it is called, what runs it, and what it shows.
+/// An experiment: what it is called, when it runs, what runs it, and what it shows.
 pub(super) struct Experiment {
     pub(super) name: &'static str,
+    pub(super) when: When,
     pub(super) run: fn(&Setting, &mut Findings) -> Result<(), Failure>,
     pub(super) shows: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    /// Also on what `--target` names: it needs nothing but a file to read.
+    OnTarget,
+    /// Only when it is asked for: it takes long, or much room.
+    OnRequest,
 }
 
 impl Experiment {
@@ -35,47 +45,47 @@ impl Experiment {
 
 /// One line an experiment.
 macro_rules! experiments {
-    ($($name:literal => $run:path: $shows:literal)*) => {
-        &[$(Experiment { name: $name, run: $run, shows: $shows },)*]
+    ($($name:literal $when:ident $run:path: $shows:literal)*) => {
+        &[$(Experiment { name: $name, when: When::$when, run: $run, shows: $shows },)*]
     };
 }
 
 pub(super) const EXPERIMENTS: &[Experiment] = experiments! {
-    "disk" => this_disk::run: "the disk alone: reads at random and in order, durable writes, MB/s; and what they advise"
-    "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
-    "mixed-paths" => mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
-    "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
-    "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
-    "cached-reads" => versus::cached_reads:
+    "disk" OnTarget this_disk::run: "the disk alone: reads at random and in order, durable writes, MB/s; and what they advise"
+    "segments" Always main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
+    "mixed-paths" Always mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
+    "random-read" OnTarget versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
+    "random-write" Always versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
+    "cached-reads" OnTarget versus::cached_reads:
         "random reads through our own cache, nothing cached: against the kernel's and against direct ones"
-    "sequential-reads" => versus::sequential_reads:
+    "sequential-reads" OnTarget versus::sequential_reads:
         "reads in order through our own cache, one at a time and many: against the kernel's and direct ones"
-    "cache-hits" => versus::cache_hits: "4 KiB reads that our own cache answers, against a loop of pread"
-    "durable-writes" => versus::durable_writes: "durable writes through our own cache, against the kernel's and against direct ones"
-    "plain-writes" => versus::plain_writes:
+    "cache-hits" Always versus::cache_hits: "4 KiB reads that our own cache answers, against a loop of pread"
+    "durable-writes" Always versus::durable_writes: "durable writes through our own cache, against the kernel's and against direct ones"
+    "plain-writes" Always versus::plain_writes:
         "plain random writes through our own cache and one sync, against ext4 with as much memory"
-    "aio-stress-table" => streaming::table:
+    "aio-stress-table" Always streaming::table:
         "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones"
-    "streaming-figures" => streaming::figures:
+    "streaming-figures" Always streaming::figures:
         "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache"
-    "page-cleaners" => page_cleaners::run:
+    "page-cleaners" Always page_cleaners::run:
         "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones"
-    "service" => versus::service:
+    "service" Always versus::service:
         "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
-    "broker" => brokers::run:
+    "broker" Always brokers::run:
         "4 KiB random direct reads of a segment by a broker, against the same volume in the caller's process"
-    "posted-writes" => posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
-    "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
-    "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
-    "one-queue" => one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
-    "pipelining" => pipelining::run:
+    "posted-writes" Always posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
+    "buffered-writes" Always buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
+    "buffered-reads" Always versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
+    "one-queue" Always one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
+    "pipelining" Always pipelining::run:
         "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
-    "request-size" => request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
-    "drop-ins" => drop_ins::run: "fio, unchanged, on our libaio and our POSIX AIO, against the originals"
-    "batches" => versus::batches: "random direct reads, 1 to 64 handed over by a call"
-    "log-appends" => log_appends::run:
+    "request-size" OnTarget request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
+    "drop-ins" Always drop_ins::run: "fio, unchanged, on our libaio and our POSIX AIO, against the originals"
+    "batches" OnTarget versus::batches: "random direct reads, 1 to 64 handed over by a call"
+    "log-appends" Always log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
-    "volume-scale" => volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
+    "volume-scale" OnRequest volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
 };
 
 /// What each is called.
@@ -83,8 +93,12 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     EXPERIMENTS.iter().map(|experiment| experiment.name)
 }
 
-/// These run only when they are asked for: they take long, or much room.
-pub(super) const ON_REQUEST: &[&str] = &["volume-scale"];
+impl When {
+    /// Of the experiment of this name.
+    pub(super) fn of(name: &str) -> Option<When> {
+        EXPERIMENTS.iter().find(|one| one.name == name).map(|one| one.when)
+    }
+}
 
 /// Those that are asked for, or all that a report runs by itself; and in a sentence those that a target leaves out.
 ///
@@ -96,7 +110,7 @@ pub(super) fn choose(only: &[String], target: Option<&Target>) -> Result<(Vec<&'
         return Ok((chosen, String::new()));
     }
     let names = |of: &mut dyn Iterator<Item = &Experiment>| of.map(|one| one.name).collect::<Vec<_>>().join(", ");
-    let (could, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| Target::is_read_by(one.name));
+    let (could, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.when == When::OnTarget);
     match left.first() {
         None => Ok((could, String::new())),
         Some(one) if !only.is_empty() => Err(Failure::usage(
@@ -106,7 +120,7 @@ pub(super) fn choose(only: &[String], target: Option<&Target>) -> Result<(Vec<&'
         .on("--only")
         .needing(format!(
             "an experiment that --target is for: {}",
-            names(&mut EXPERIMENTS.iter().filter(|one| Target::is_read_by(one.name)))
+            names(&mut EXPERIMENTS.iter().filter(|one| one.when == When::OnTarget))
         ))
         .cured_by("name one of these, or leave --target out")),
         Some(_) => {
@@ -119,7 +133,7 @@ pub(super) fn choose(only: &[String], target: Option<&Target>) -> Result<(Vec<&'
 
 fn named(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     if only.is_empty() {
-        return Ok(EXPERIMENTS.iter().filter(|e| !ON_REQUEST.contains(&e.name)).collect());
+        return Ok(EXPERIMENTS.iter().filter(|e| e.when != When::OnRequest).collect());
     }
     let find = |name: &String| {
         let known = || EXPERIMENTS.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");

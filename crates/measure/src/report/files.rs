@@ -59,59 +59,97 @@ pub(super) fn warm(path: &Path, bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a volume with one segment of the caller's, all of it written.
-pub(super) fn written_segment(path: &Path, name: &str, bytes: u64) -> Result<(), Failure> {
-    let format = FormatOptions {
-        size_bytes: Some(bytes + (64 << 20)),
-        ..FormatOptions::default()
-    };
-    baio::format(path, &format).map_err(storage_failure)?;
-    let options = LinkOptions {
-        identity: Identity::effective(),
-        engine: EngineOptions {
-            arena_bytes: 16 << 20,
-            ..EngineOptions::default()
-        },
-        ..LinkOptions::default()
-    };
-    let volume = Local::open_with(path, &options).map_err(storage_failure)?;
-    volume
-        .create_segment(name, &CreateOptions::of_size(bytes))
-        .wait()
-        .map_err(storage_failure)?;
-    let segment = volume
-        .open_segment(name, Access::Write)
-        .wait()
-        .map_err(storage_failure)?;
-    fill(&volume, &segment, bytes)?;
-    drop(segment);
-    volume.close().map_err(storage_failure)
+/// A new volume with one segment of the caller's, open to be written.
+pub(crate) fn new_segment(path: &Path, name: &str, bytes: u64, options: &LinkOptions) -> baio::Result<NewSegment> {
+    // What the metadata take, and a second small segment.
+    let size = (bytes + (64 << 20)).next_multiple_of(1 << 20);
+    baio::format(path, &FormatOptions::of_size(size))?;
+    let volume = Local::open_with(path, options)?;
+    volume.create_segment(name, &CreateOptions::of_size(bytes)).wait()?;
+    let segment = volume.open_segment(name, Access::Write).wait()?;
+    Ok((volume, segment))
 }
 
-fn fill(volume: &Local, segment: &Segment<Local>, bytes: u64) -> Result<(), Failure> {
-    const UNDER_WAY: usize = 8;
-    let mut random = Random::new(1);
-    let (mut at, mut under_way) = (0, 0);
-    while at < bytes || under_way > 0 {
-        interrupt::refuse()?;
-        while at < bytes && under_way < UNDER_WAY {
-            let len = (bytes - at).min(PIECE as u64);
-            let mut buffer = segment.buffer(len as usize).map_err(storage_failure)?;
-            random.fill(&mut buffer);
-            let request = segment.request(SegmentOp::Write { offset: at }, buffer);
-            let refused = |_| Failure::new("report", "EAGAIN", "every slot is taken");
-            segment.submit(request).map_err(refused)?;
-            at += len;
+pub(crate) type NewSegment = (Local, Segment<Local>);
+
+/// Of whoever the caller is said to be, with buffers for a few large requests.
+pub(super) fn options_of(identity: Identity) -> LinkOptions {
+    let engine = EngineOptions {
+        arena_bytes: 16 << 20,
+        ..EngineOptions::default()
+    };
+    LinkOptions {
+        identity,
+        engine,
+        ..LinkOptions::default()
+    }
+}
+
+/// Into the segment, or out of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+/// Carries pieces, each with its place and its length, in this order, at most so many in flight: `touch` makes what goes in, or looks at what
+/// has come out. Returns how many were in flight at most.
+pub(crate) fn carry(
+    (volume, segment): (&Local, &Segment<Local>),
+    way: Way,
+    pieces: impl Iterator<Item = (u64, usize)>,
+    depth: usize,
+    mut touch: impl FnMut(u64, &mut [u8]),
+) -> baio::Result<usize> {
+    let mut pieces = pieces.peekable();
+    let (mut under_way, mut in_flight_max) = (0, 0);
+    while under_way > 0 || pieces.peek().is_some() {
+        while under_way < depth
+            && let Some(&(offset, len)) = pieces.peek()
+        {
+            let mut buffer = segment.buffer(len)?;
+            let op = match way {
+                Way::In => {
+                    touch(offset, &mut buffer);
+                    SegmentOp::Write { offset }
+                }
+                Way::Out => SegmentOp::Read { offset },
+            };
+            let mut request = segment.request(op, buffer);
+            request.tag = offset;
+            if volume.start(request).is_err() {
+                break; // Every slot is taken: some will be free after the turn.
+            }
+            pieces.next();
             under_way += 1;
         }
-        volume.turn(Wait::one()).map_err(storage_failure)?;
+        in_flight_max = in_flight_max.max(under_way);
+        volume.turn(Wait::one())?;
         while let Some(outcome) = volume.next_outcome() {
-            outcome.result.map_err(storage_failure)?;
+            outcome.result?;
             under_way -= 1;
+            if let (Way::Out, Some(mut buffer)) = (way, outcome.memory.into_buffer()) {
+                touch(outcome.tag, &mut buffer);
+            }
         }
     }
+    Ok(in_flight_max)
+}
+
+/// Makes a volume with one segment of the caller's, all of it written.
+pub(super) fn written_segment(path: &Path, name: &str, bytes: u64) -> Result<(), Failure> {
+    let options = options_of(Identity::effective());
+    let (volume, segment) = new_segment(path, name, bytes, &options).map_err(storage_failure)?;
+    let piece = |at: u64| (at, (bytes - at).min(PIECE as u64) as usize);
+    let pieces = (0..bytes).step_by(PIECE).map(piece);
+    let pieces = pieces.take_while(|_| interrupt::check().is_ok());
+    let mut random = Random::new(1);
+    carry((&volume, &segment), Way::In, pieces, 8, |_, piece| random.fill(piece)).map_err(storage_failure)?;
+    interrupt::refuse()?;
     let synced = segment.sync(Durability::Data).wait();
-    synced.map(drop).map_err(|failed| storage_failure(failed.error))
+    synced.map_err(|failed| storage_failure(failed.error))?;
+    drop(segment);
+    volume.close().map_err(storage_failure)
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! page and its verdict are made of these rows ([`Row`](crate::report::record::Row)), so nothing that is a figure is told in a sentence.
 
 use baio_console::failure::Failure;
-use baio_stress::Measurement;
+use baio_stress::{CacheCounts, Measurement};
 use serde_json::{Value, json};
 
 use crate::disk;
 use crate::figures::middle;
-use crate::report::comparison::{Count, Peer, Side, Turns, in_turn, ratio, ratios};
+use crate::report::comparison::{Peer, Side, Turns, in_turn, ratio, ratios};
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::progress::Progress;
 use crate::report::record::{Chart, Row};
@@ -44,14 +44,16 @@ impl Findings {
         Ok(turns)
     }
 
-    /// Notes what our own cache has done in the comparison that was made last: the median of the rounds.
-    pub(super) fn counted(&mut self, runs: &[Measurement], counts: &[Count]) {
-        for count in counts {
-            let value = middle(runs, |run| {
-                run.cache.as_ref().map_or(f64::NAN, |cache| (count.of)(run, cache))
-            });
-            self.count(count.said, count.key, value, count.bound);
-        }
+    /// Notes what our own cache has done in the comparison that was made last, and what it is to do at most: the median of the rounds.
+    pub(super) fn counted(
+        &mut self,
+        runs: &[Measurement],
+        (said, key): (&str, &str),
+        most: Option<f64>,
+        of: impl Fn(&Measurement, &CacheCounts) -> f64,
+    ) {
+        let of_run = |run: &Measurement| run.cache.as_ref().map_or(f64::NAN, |cache| of(run, cache));
+        self.count(said, key, middle(runs, of_run), most.map(Bound::AtMost));
     }
 
     /// Tells why something is not compared at all.
@@ -167,11 +169,12 @@ impl Findings {
         let mut object = json!({ "peer": peer.side.name, "command": peer.side.command, "runs": theirs });
         for figure in peer.figures() {
             let ratio = ratio(figure, runs, theirs);
+            let rounds = ratios(figure, runs, theirs).into_iter();
             object[figure.key()] = json!(ratio);
             let row = Row {
                 theirs: finite(middle(theirs, |run| figure.of(run))),
                 ratio: finite(ratio),
-                spread: spread(&ratios(figure, runs, theirs)),
+                spread: disk::ends(rounds.filter(|ratio| ratio.is_finite())).map(|(least, most)| [least, most]),
                 ..Row::of(figure.said(), figure.unit(), middle(runs, |run| figure.of(run)))
             };
             let row = row.by(ours).beside(&peer.side);
@@ -206,12 +209,6 @@ pub(super) fn our_side(error: String, name: &str) -> Failure {
 /// JSON knows no others.
 pub(super) fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
-}
-
-/// The least and the largest; of a single round there is none.
-pub(super) fn spread(ratios: &[f64]) -> Option<[f64; 2]> {
-    let finite = || ratios.iter().copied().filter(|ratio| ratio.is_finite());
-    (finite().count() > 1).then(|| [finite().fold(f64::MAX, f64::min), finite().fold(f64::MIN, f64::max)])
 }
 
 impl Row {
@@ -258,9 +255,11 @@ impl Row {
 mod tests {
     use super::*;
     use crate::report::marks::{cpu, rate};
+    use std::cell::Cell;
+    use std::rc::Rc;
 
     fn side(name: &str, rates: &'static [f64]) -> Side {
-        let round = std::cell::Cell::new(0);
+        let round = Cell::new(0);
         Side {
             name: name.into(),
             command: format!("run {name}"),
@@ -309,13 +308,22 @@ mod tests {
     fn a_single_round_has_no_spread_and_a_missing_peer_a_reason() {
         let (findings, _) = compared(1, side("peer", &[100.0]), &[]);
         assert_eq!(findings.rows[0].spread, None);
-        let (findings, _) = compared(1, side("peer", &[]), &[rate(1.0)]);
+        // One that cannot run is tried once.
+        let tries = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&tries);
+        let peer = side("peer", &[]).after(move || {
+            counted.set(counted.get() + 1);
+            Ok(())
+        });
+        let (findings, turns) = compared(2, peer, &[rate(1.0)]);
+        assert_eq!((tries.get(), turns.ours.len()), (1, 2));
         let [row] = &findings.rows[..] else {
             panic!("{:?}", findings.rows)
         };
         assert_eq!((row.skipped.as_deref(), row.holds), (Some("not here"), None));
         assert!(row.mark.is_some(), "a mark that was not judged is told");
-        assert_eq!((row.ours, &row.peer[..]), (Some(90.0), "peer"));
+        assert_eq!((row.ours, &row.peer[..]), (Some(95.0), "peer"));
+        assert_eq!(findings.parts[0]["against"][0]["skipped"], "not here");
     }
 
     #[test]

@@ -96,12 +96,7 @@ fn closed_loop(bytes: usize, waiting: u32) -> Vec<Mark> {
 }
 
 fn side(file: &Site, pace: Pace, name: String, who: &str, load: &str, bytes: usize) -> Side {
-    let run = appends::Run::new(&file.path, who, load, bytes, pace.runtime);
-    Side {
-        name,
-        command: run.command_line(),
-        run: Box::new(move || run.run()),
-    }
+    Side::by(name, appends::Run::new(&file.path, who, load, bytes, pace.runtime))
 }
 
 fn against_threads(
@@ -114,10 +109,7 @@ fn against_threads(
 ) -> Result<Turns, Failure> {
     let peer = |peer: &str| {
         let theirs = side(file, pace, peer.to_owned(), &format!("--peer {peer}"), load, bytes);
-        Peer {
-            also: &[Figure::ContextSwitches, Figure::P50, Figure::P99],
-            ..Peer::new(theirs, marks.iter().copied())
-        }
+        Peer::new(theirs, marks.iter().copied()).also(&[Figure::ContextSwitches, Figure::P50, Figure::P99])
     };
     let ours = side(file, pace, name.to_owned(), "--log", load, bytes);
     findings.compare(pace.rounds, ours, THREADS.map(peer).into())
@@ -137,20 +129,4 @@ fn alone(file: &Site, pace: Pace, findings: &mut Findings) -> Result<(), Failure
     let bare = Peer::new(one("bare", "--peer bare"), [Mark::at_most(Figure::P50, 1.08)]);
     let ours = one("256 bytes, a record alone", "--log");
     findings.compare(pace.rounds, ours, vec![bare]).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_records_are_held_to_more_than_large_ones() {
-        let appends = |bytes, waiting| closed_loop(bytes, waiting)[0].to_string();
-        assert_eq!(
-            [(256, 1), (256, 64), (4096, 8), (4096, 512), (65536, 8)].map(|(bytes, waiting)| appends(bytes, waiting)),
-            [">= 1.05", ">= 1.15", ">= 1.05", ">= 0.97", ">= 0.97"]
-        );
-        let has_cpu = |bytes| closed_loop(bytes, 8).iter().any(|mark| mark.figure == Figure::Cpu);
-        assert!(has_cpu(256) && !has_cpu(4096));
-    }
 }

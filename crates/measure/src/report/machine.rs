@@ -45,13 +45,6 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let number = |value: Option<u64>, unit: &str| value.map_or_else(String::new, |value| format!("{value}{unit}"));
     let some = |count: usize| if count == 0 { None } else { u64::try_from(count).ok() };
     let memory = Some(machine.memory_bytes).filter(|bytes| *bytes > 0);
-    let rotational = machine.rotational.map_or("", |yes| {
-        if yes {
-            "rotating, says the kernel"
-        } else {
-            "not rotating"
-        }
-    });
     let backend = match machine.backend_why.is_empty() {
         true => machine.backend.clone(),
         false => format!("{}: {}", machine.backend, machine.backend_why),
@@ -66,7 +59,7 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
         ("File system", machine.file_system.clone()),
         ("Access times", optional(&machine.atime)),
         ("Device", optional(&machine.device)),
-        ("Kind of device", rotational.to_owned()),
+        ("Kind of device", rotational(machine).unwrap_or_default().to_owned()),
         ("Scheduler", optional(&machine.scheduler)),
         ("Requests of its queue", number(machine.nr_requests, "")),
         ("Read-ahead", number(machine.read_ahead_kb, " KiB")),
@@ -74,6 +67,18 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
         ("Backend", backend),
     ];
     target.chain(others).collect()
+}
+
+/// What the kernel says of the device.
+pub(super) fn rotational(machine: &Machine) -> Option<&'static str> {
+    let said = |yes| {
+        if yes {
+            "rotating, says the kernel"
+        } else {
+            "not rotating"
+        }
+    };
+    machine.rotational.map(said)
 }
 
 fn backend() -> (String, String) {
@@ -93,23 +98,27 @@ fn on_disk(path: &Path, machine: Machine) -> Machine {
     let is_device = path
         .metadata()
         .is_ok_and(|metadata| metadata.file_type().is_block_device());
-    let mount = (!is_device)
-        .then(|| File::open(path).ok().and_then(Mount::of))
-        .flatten();
-    let device = Device::under(path).ok().flatten();
-    let of_device = |of: fn(&Device) -> Option<String>| device.as_ref().and_then(of);
-    let disk = of_device(|device| device.partition_of.clone().or_else(|| Some(device.name.clone())));
-    let read_ahead = |disk: &String| text(&Path::new("/sys/block").join(disk).join("queue/read_ahead_kb"));
-    let of_mount = |of: fn(&Mount) -> Option<String>| mount.as_ref().and_then(of);
+    let mount = File::open(path).ok().filter(|_| !is_device).and_then(Mount::of);
+    let machine = match mount {
+        None => machine,
+        Some(mount) => Machine {
+            atime: mount.options.into_iter().find(|option| option.ends_with("atime")),
+            file_system: mount.file_system,
+            ..machine
+        },
+    };
+    let Some(device) = Device::under(path).ok().flatten() else {
+        return machine;
+    };
+    let disk = device.partition_of.unwrap_or(device.name);
+    let read_ahead = text(&Path::new("/sys/block").join(&disk).join("queue/read_ahead_kb"));
     Machine {
-        file_system: of_mount(|mount| Some(mount.file_system.clone())).unwrap_or_default(),
-        atime: of_mount(|mount| mount.options.iter().find(|option| option.ends_with("atime")).cloned()),
-        scheduler: of_device(|device| device.scheduler.clone()),
-        nr_requests: device.as_ref().and_then(|device| device.requests_max),
-        read_ahead_kb: disk.as_ref().and_then(read_ahead).and_then(|kib| kib.parse().ok()),
-        rotational: device.as_ref().and_then(|device| device.rotational),
-        write_cache: of_device(|device| device.write_cache.clone()),
-        device: disk,
+        scheduler: device.scheduler,
+        nr_requests: device.requests_max,
+        read_ahead_kb: read_ahead.and_then(|kib| kib.parse().ok()),
+        rotational: device.rotational,
+        write_cache: device.write_cache,
+        device: Some(disk),
         ..machine
     }
 }

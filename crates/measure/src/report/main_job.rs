@@ -5,15 +5,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
-use baio::{
-    Access, CreateOptions, Durability, EngineOptions, Fault, FormatOptions, Identity, Link, LinkOptions, Local,
-    Segment, SegmentOp, Wait,
-};
+use baio::{Access, CreateOptions, Durability, Fault, Identity, Link, Local, Segment};
 use baio_console::failure::Failure;
 use baio_stress::Random;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::report::files::{self, Way, new_segment, options_of};
 use crate::report::findings::Findings;
 use crate::report::setting::{Setting, storage_failure};
 
@@ -29,12 +27,6 @@ const SECOND: Identity = Identity::new(1002, 1002);
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let bytes = input(setting.input.as_deref())?;
     let path = setting.dir.join("segments.img");
-    let size = (bytes.len() as u64 * 2 + (32 << 20)).next_multiple_of(1 << 20);
-    let format = FormatOptions {
-        size_bytes: Some(size),
-        ..FormatOptions::default()
-    };
-    baio::format(&path, &format).map_err(storage_failure)?;
     findings.is_wrong = !carry_both_ways(&path, bytes, findings).map_err(storage_failure)?;
 
     let refused = refusals(&path).map_err(storage_failure)?;
@@ -55,15 +47,11 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
 
 /// In order in, in random order back. Whether these were the same bytes.
 fn carry_both_ways(path: &Path, mut bytes: Vec<u8>, findings: &mut Findings) -> baio::Result<bool> {
-    let volume = open(path, FIRST)?;
-    volume
-        .create_segment("data", &CreateOptions::of_size(bytes.len() as u64))
-        .wait()?;
-    let segment = volume.open_segment("data", Access::Write).wait()?;
+    let (volume, segment) = new_segment(path, "data", bytes.len() as u64, &options_of(FIRST))?;
     let hash = blake3::hash(&bytes);
     let mut order: Vec<usize> = (0..bytes.len().div_ceil(CHUNK)).collect();
     let begun = Instant::now();
-    let mut import = carry(&volume, &segment, &order, Way::In, &mut bytes)?;
+    let mut import = pass(&volume, &segment, &order, Way::In, &mut bytes)?;
     segment.sync(Durability::Data).wait()?;
     import.seconds = begun.elapsed().as_secs_f64();
     import.tell("import", "imported and synced", findings);
@@ -73,7 +61,7 @@ fn carry_both_ways(path: &Path, mut bytes: Vec<u8>, findings: &mut Findings) -> 
         order.swap(at, random.below(at as u64 + 1) as usize);
     }
     bytes.fill(0);
-    let read = carry(&volume, &segment, &order, Way::Out, &mut bytes)?;
+    let read = pass(&volume, &segment, &order, Way::Out, &mut bytes)?;
     read.tell("read", "read back in random order", findings);
     let same = blake3::hash(&bytes) == hash;
     let said = if same { "the same bytes" } else { "DIFFERENT BYTES" };
@@ -81,18 +69,6 @@ fn carry_both_ways(path: &Path, mut bytes: Vec<u8>, findings: &mut Findings) -> 
     drop(segment);
     volume.close()?;
     Ok(same)
-}
-
-fn open(path: &Path, identity: Identity) -> baio::Result<Local> {
-    let options = LinkOptions {
-        identity,
-        engine: EngineOptions {
-            arena_bytes: 16 << 20,
-            ..EngineOptions::default()
-        },
-        ..LinkOptions::default()
-    };
-    Local::open_with(path, &options)
 }
 
 /// The bytes to carry, a multiple of 4 KiB long: direct I/O moves whole blocks, so the end is filled up with zeroes.
@@ -178,49 +154,22 @@ impl Pass {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    In,
-    Out,
-}
-
 /// Carries the chunks of `bytes` in this order, with a number of requests in flight.
-fn carry(volume: &Local, segment: &Segment<Local>, order: &[usize], way: Way, bytes: &mut [u8]) -> baio::Result<Pass> {
+fn pass(volume: &Local, segment: &Segment<Local>, order: &[usize], way: Way, bytes: &mut [u8]) -> baio::Result<Pass> {
     let before = volume.stats().wait()?;
-    let started = Instant::now();
-    let (mut next, mut under_way, mut in_flight_max) = (0, 0, 0);
-    while next < order.len() || under_way > 0 {
-        while next < order.len() && under_way < DEPTH {
-            let at = order[next] * CHUNK;
-            let piece = &bytes[at..bytes.len().min(at + CHUNK)];
-            let (mut buffer, offset) = (segment.buffer(piece.len())?, at as u64);
-            let op = if way == Way::In {
-                buffer.copy_from_slice(piece);
-                SegmentOp::Write { offset }
-            } else {
-                SegmentOp::Read { offset }
-            };
-            let mut request = segment.request(op, buffer);
-            request.tag = offset;
-            if volume.start(request).is_err() {
-                break; // Every slot is taken: some will be free after the turn.
-            }
-            next += 1;
-            under_way += 1;
+    let (started, len) = (Instant::now(), bytes.len());
+    let pieces = order.iter().map(|chunk| (chunk * CHUNK, len.min((chunk + 1) * CHUNK)));
+    let pieces = pieces.map(|(start, end)| (start as u64, end - start));
+    let in_flight_max = files::carry((volume, segment), way, pieces, DEPTH, |at, piece| {
+        let there = &mut bytes[at as usize..][..piece.len()];
+        match way {
+            Way::In => piece.copy_from_slice(there),
+            Way::Out => there.copy_from_slice(piece),
         }
-        in_flight_max = in_flight_max.max(under_way);
-        volume.turn(Wait::one())?;
-        while let Some(outcome) = volume.next_outcome() {
-            outcome.result?;
-            under_way -= 1;
-            if let (Way::Out, Some(buffer)) = (way, outcome.memory.into_buffer()) {
-                bytes[outcome.tag as usize..][..buffer.len()].copy_from_slice(&buffer);
-            }
-        }
-    }
+    })?;
     let after = volume.stats().wait()?;
     Ok(Pass {
-        bytes: bytes.len(),
+        bytes: len,
         seconds: started.elapsed().as_secs_f64(),
         requests: after.requests - before.requests,
         batches: after.batches - before.batches,
@@ -256,7 +205,7 @@ impl Trial {
 
 /// What the second owner tries with the first one's segment, and what it is told.
 fn refusals(path: &Path) -> baio::Result<Vec<Trial>> {
-    let volume = open(path, SECOND)?;
+    let volume = Local::open_with(path, &options_of(SECOND))?;
     // A stranger's name is no obstacle: names belong to their owners.
     volume.create_segment("data", &CreateOptions::of_size(1 << 20)).wait()?;
     let seen = volume.list().wait()?;

@@ -90,56 +90,51 @@ impl fmt::Display for Bound {
     }
 }
 
+/// What each is called, its unit, its key in the JSON, and where it is measured.
+type Row = (&'static str, &'static str, &'static str, fn(&Measurement) -> f64);
+
 impl Figure {
-    pub(super) fn of(self, measured: &Measurement) -> f64 {
+    fn row(self) -> Row {
         match self {
-            Figure::Requests => measured.iops,
-            Figure::Cpu => measured.cpu_us_per_request,
-            Figure::CpuLessStart => measured
-                .cpu_less_start_us_per_request
-                .unwrap_or(measured.cpu_us_per_request),
-            Figure::ContextSwitches => measured.context_switches_per_request,
-            Figure::P50 => measured.latency_us.p50.unwrap_or(f64::NAN),
-            Figure::P99 => measured.latency_us.p99.unwrap_or(f64::NAN),
-            Figure::SubmitP999 => measured.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN),
+            Figure::Requests => ("requests/s", "1/s", "iops_ratio", |run| run.iops),
+            Figure::Cpu => ("CPU a request", "us", "cpu_ratio", |run| run.cpu_us_per_request),
+            Figure::CpuLessStart => ("CPU a request less both starts", "us", "cpu_less_start_ratio", |run| {
+                run.cpu_less_start_us_per_request.unwrap_or(run.cpu_us_per_request)
+            }),
+            Figure::ContextSwitches => ("context switches a request", "", "context_switches_ratio", |run| {
+                run.context_switches_per_request
+            }),
+            Figure::P50 => ("p50 latency", "us", "p50_ratio", |run| {
+                run.latency_us.p50.unwrap_or(f64::NAN)
+            }),
+            Figure::P99 => ("p99 latency", "us", "p99_ratio", |run| {
+                run.latency_us.p99.unwrap_or(f64::NAN)
+            }),
+            Figure::SubmitP999 => ("p99.9 submit latency", "us", "submit_p999_ratio", |run| {
+                run.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN)
+            }),
         }
     }
 
+    pub(super) fn of(self, measured: &Measurement) -> f64 {
+        self.row().3(measured)
+    }
+
     pub(super) fn said(self) -> &'static str {
-        match self {
-            Figure::Requests => "requests/s",
-            Figure::Cpu => "CPU a request",
-            Figure::CpuLessStart => "CPU a request less both starts",
-            Figure::ContextSwitches => "context switches a request",
-            Figure::P50 => "p50 latency",
-            Figure::P99 => "p99 latency",
-            Figure::SubmitP999 => "p99.9 submit latency",
-        }
+        self.row().0
+    }
+
+    pub(super) fn unit(self) -> &'static str {
+        self.row().1
+    }
+
+    pub(super) fn key(self) -> &'static str {
+        self.row().2
     }
 
     /// Of a figure as a row names it: is it a rate, or what something costs?
     pub(super) fn more_is_better(said: &str) -> bool {
         said.ends_with("/s") || said == "throughput"
-    }
-
-    pub(super) fn unit(self) -> &'static str {
-        match self {
-            Figure::Requests => "1/s",
-            Figure::ContextSwitches => "",
-            Figure::Cpu | Figure::CpuLessStart | Figure::P50 | Figure::P99 | Figure::SubmitP999 => "us",
-        }
-    }
-
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Figure::Requests => "iops_ratio",
-            Figure::Cpu => "cpu_ratio",
-            Figure::CpuLessStart => "cpu_less_start_ratio",
-            Figure::ContextSwitches => "context_switches_ratio",
-            Figure::P50 => "p50_ratio",
-            Figure::P99 => "p99_ratio",
-            Figure::SubmitP999 => "submit_p999_ratio",
-        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Seed 001 §4: direct and buffered I/O on the same data. A segment is written and read past our cache and through it, in an order drawn at
 //! random; whatever was written last is what either way reads.
 
-use baio::{Access, CreateOptions, EngineOptions, FormatOptions, Identity, Link, LinkOptions, Local, Segment};
+use baio::{Identity, Link, LinkOptions, Local, Segment};
 use baio_console::failure::Failure;
 use baio_stress::Random;
 use serde_json::json;
 
 use crate::figures::interrupt;
+use crate::report::files::new_segment;
 use crate::report::findings::Findings;
 use crate::report::marks::Bound;
 use crate::report::setting::{Setting, storage_failure};
@@ -28,30 +29,12 @@ const KINDS: [(&str, bool, bool); 4] = [
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let rounds = setting.either(500, 5_000);
     let path = setting.dir.join("mixed-paths.img");
-    let format = FormatOptions {
-        size_bytes: Some(BYTES + (16 << 20)),
-        ..FormatOptions::default()
-    };
-    baio::format(&path, &format).map_err(storage_failure)?;
-    let engine = EngineOptions {
-        arena_bytes: 8 << 20,
-        ..EngineOptions::default()
-    };
     let options = LinkOptions {
         identity: Identity::effective(),
-        engine,
         ..LinkOptions::default()
     };
-    let volume = Local::open_with(&path, &options.with_cache(CACHE)).map_err(storage_failure)?;
-    let segment = CreateOptions::of_size(BYTES);
-    volume
-        .create_segment("mixed", &segment)
-        .wait()
-        .map_err(storage_failure)?;
-    let segment = volume
-        .open_segment("mixed", Access::Write)
-        .wait()
-        .map_err(storage_failure)?;
+    let made = new_segment(&path, "mixed", BYTES, &options.with_cache(CACHE));
+    let (volume, segment) = made.map_err(storage_failure)?;
     let told = mix(&segment, rounds)?;
     drop(segment);
     volume.close().map_err(storage_failure)?;
@@ -109,34 +92,4 @@ fn mix(segment: &Segment<Local>, rounds: u64) -> Result<[(u64, u64); 4], Failure
         told[kind].1 += u64::from(done.buffer[..] != written[place]);
     }
     Ok(told)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_ways_see_what_was_written_last() {
-        let dir = tempfile::tempdir().unwrap();
-        let setting = Setting {
-            dir: dir.path().to_owned(),
-            input: None,
-            quick: true,
-            working_set: 1 << 20,
-            segments: None,
-            target: None,
-        };
-        let mut findings = Findings::default();
-        run(&setting, &mut findings).unwrap();
-        assert!(findings.verified());
-        let marked: Vec<_> = findings.rows.iter().filter_map(|row| row.holds).collect();
-        assert_eq!(marked, [true, true]);
-        assert!(
-            findings
-                .rows
-                .iter()
-                .all(|row| row.ours > Some(0.0) || row.mark.is_some()),
-            "all four kinds"
-        );
-    }
 }

@@ -39,7 +39,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use args::{Form, ReportArgs};
-use experiments::{EXPERIMENTS, ON_REQUEST};
+use experiments::{EXPERIMENTS, When};
 use record::Record;
 use run::Taken;
 use terminal::Shown;
@@ -53,7 +53,7 @@ mod charts;
 mod comparison;
 mod drop_ins;
 pub(crate) mod experiments;
-mod files;
+pub(crate) mod files;
 mod findings;
 mod log_appends;
 mod loop_device;
@@ -123,7 +123,7 @@ impl Serialize for Answered {
         match self {
             Answered::List => {
                 let experiments = EXPERIMENTS.iter().map(|experiment| {
-                    let is_on_request = ON_REQUEST.contains(&experiment.name);
+                    let is_on_request = experiment.when == When::OnRequest;
                     json!({ "name": experiment.name, "shows": experiment.shows, "on_request": is_on_request })
                 });
                 json!({ "experiments": experiments.collect::<Vec<_>>() }).serialize(to)
@@ -145,7 +145,7 @@ impl Answer for Answered {
             Answered::List => {
                 let mut table = Table::with_headings(&[("experiment", Align::Left), ("what it shows", Align::Left)]);
                 for experiment in EXPERIMENTS {
-                    let when = if ON_REQUEST.contains(&experiment.name) {
+                    let when = if experiment.when == When::OnRequest {
                         " (only when asked for)"
                     } else {
                         ""

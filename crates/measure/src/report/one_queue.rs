@@ -36,7 +36,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
                 disk_depth: DISK_DEPTH,
                 engine,
             });
-            Side::worker(format!("{how}, {name}"), job)
+            Side::by(format!("{how}, {name}"), job)
         };
         let half = Mark::at_most(Figure::ContextSwitches, 0.5);
         let threads = Peer::new(side("blocking threads", false), [rate(1.0), half]);

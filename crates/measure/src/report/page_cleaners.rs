@@ -16,7 +16,6 @@ use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Peer, Side, Turns};
-use crate::report::files::settle;
 use crate::report::findings::Findings;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::{Bound, cpu, rate};
@@ -69,14 +68,13 @@ fn sweep(
             through_kernel,
             ..Job::new(path.to_owned(), bytes, cleaners, runtime_ms)
         });
-        let settled = path.to_owned();
-        Side::worker(name, job).after(move || settle(&settled))
+        Side::by(name, job).cold(path)
     };
-    let numbers: &[u32] = if setting.quick { &QUICK } else { &CLEANERS };
     // As much memory as these take must be there, and a pool beside it.
-    let fits = |cleaners: &&u32| u64::from(**cleaners) * CLEANER_BYTES * 2 <= bytes / MEMORY_PART;
+    let fits = |cleaners: &u32| u64::from(*cleaners) * CLEANER_BYTES * 2 <= bytes / MEMORY_PART;
+    let numbers = setting.either(&QUICK[..], &CLEANERS).iter().copied().filter(fits);
     let mut peers = Vec::new();
-    for &cleaners in numbers.iter().filter(fits) {
+    for cleaners in numbers.clone() {
         let name = format!("{cleaners} synchronous");
         peers.push(Peer::new(side(name.clone(), cleaners, false), []));
         if has_kernels_cache && cleaners == 16 {
@@ -93,7 +91,7 @@ fn sweep(
         logarithmic("synchronous cleaners", ""),
         linear("transactions a second", "1/s"),
     );
-    for &cleaners in numbers.iter().filter(fits) {
+    for cleaners in numbers {
         let (at, name) = (f64::from(cleaners), format!("{cleaners} synchronous"));
         // Ours is as fast whatever their number.
         sweep.runs("one asynchronous cleaner", OURS, at, &turns.ours, |run| run.iops);

@@ -8,11 +8,12 @@
 use std::time::Duration;
 
 use baio_console::failure::Failure;
-use baio_stress::Measurement;
+use baio_stress::{Measurement, Rw};
 
+use crate::figures::command_line::Measures;
 use crate::figures::middle;
+use crate::figures::worker;
 use crate::figures::worker::pipelining::{self, Job, SIZE, Who};
-use crate::figures::worker::{self, command_line};
 use crate::report::comparison::{Peer, Side, Turns, ratio};
 use crate::report::findings::Findings;
 use crate::report::marks::{Bound, Figure, rate};
@@ -37,25 +38,18 @@ const READY: &str = "the same from where both stand ready";
 #[derive(Clone, Copy)]
 struct Stream {
     name: &'static str,
-    write: bool,
-    sequential: bool,
+    rw: Rw,
 }
 
-const RANDOM_READ: Stream = stream("random read", false, false);
-
 const STREAMS: [Stream; 4] = [
-    RANDOM_READ,
-    stream("random write", true, false),
-    stream("sequential read", false, true),
-    stream("sequential write", true, true),
+    stream("random read", Rw::RandomRead),
+    stream("random write", Rw::RandomWrite),
+    stream("sequential read", Rw::Read),
+    stream("sequential write", Rw::Write),
 ];
 
-const fn stream(name: &'static str, write: bool, sequential: bool) -> Stream {
-    Stream {
-        name,
-        write,
-        sequential,
-    }
+const fn stream(name: &'static str, rw: Rw) -> Stream {
+    Stream { name, rw }
 }
 
 /// What all comparisons have.
@@ -89,7 +83,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     for stream in STREAMS {
         let waited = sweep.median_of_one(stream)?;
         sweep.direct(stream, bytes, waited, 0.5, findings)?;
-        if stream.name == RANDOM_READ.name && !setting.quick {
+        if stream.rw == Rw::RandomRead && !setting.quick {
             for part in [0.25, 1.0, 2.0, 4.0] {
                 sweep.direct(stream, bytes, waited, part, findings)?;
             }
@@ -98,7 +92,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
                 sweep.direct(stream, smaller, waited, 0.5, findings)?;
             }
         }
-        if stream.name == RANDOM_READ.name || !setting.quick {
+        if stream.rw == Rw::RandomRead || !setting.quick {
             sweep.cached(stream, waited, findings)?;
         }
     }
@@ -110,8 +104,8 @@ impl Sweep<'_> {
         Job {
             path: self.site.path.clone(),
             bytes: self.site.bytes,
-            write: stream.write,
-            sequential: stream.sequential,
+            write: stream.rw.writes(),
+            sequential: !stream.rw.is_random(),
             cached: false,
             turns: 0,
             runtime_ms: self.runtime.as_millis() as u64,
@@ -126,21 +120,15 @@ impl Sweep<'_> {
             runtime_ms: self.setting.either(50, 200),
             ..self.job(stream, Who::Threads(1))
         };
-        let ran = pipelining::run(&bare).and_then(|run| run.latency_us.p50.ok_or_else(|| "no request ended".into()));
+        let ran = worker::Job::Pipelining(bare)
+            .run()
+            .and_then(|run| run.latency_us.p50.ok_or_else(|| "no request ended".into()));
         ran.map_err(|error| {
             Failure::new("report", "EIO", error)
                 .on(self.site.path.display().to_string())
                 .needing("direct reads and writes of a file there")
                 .cured_by("name another directory by --dir")
         })
-    }
-
-    fn side(name: String, job: Job, prepare: impl Fn() -> Result<(), String> + 'static) -> Side {
-        Side {
-            name,
-            command: command_line(&worker::Job::Pipelining(job.clone())),
-            run: Box::new(move || prepare().and_then(|()| pipelining::run(&job))),
-        }
     }
 
     /// Past every cache, with this part of a request's time as processing.
@@ -158,7 +146,7 @@ impl Sweep<'_> {
             turns: (processing * self.turns_a_microsecond) as u64,
             ..self.job(stream, who)
         };
-        let side = |name: String, who| Sweep::side(name, job(who), || Ok(()));
+        let side = |name: String, who| Side::by(name, worker::Job::Pipelining(job(who)));
         let is_marked = part == 0.5;
         let is_swept = !self.setting.quick && is_marked && bytes == self.site.bytes;
         let (threads, stages): (&[u32], &[u32]) = if is_swept {
@@ -166,7 +154,7 @@ impl Sweep<'_> {
         } else {
             (&[4, 16], &[])
         };
-        let least = if stream.sequential { 0.97 } else { 1.54 };
+        let least = if stream.rw.is_random() { 1.54 } else { 0.97 };
         let one = side("one blocking caller".into(), Who::Threads(1));
         let mut peers = vec![Peer::new(one, is_marked.then(|| rate(least)))];
         for &count in threads {
@@ -195,7 +183,7 @@ impl Sweep<'_> {
     /// makes as many requests. Reads of ours come as copies, or their pages are processed where they lie.
     fn cached(&self, stream: Stream, waited: f64, findings: &mut Findings) -> Result<(), Failure> {
         self.cached_by("cached", Who::Stages(STAGES), stream, waited, findings)?;
-        if stream.write {
+        if stream.rw.writes() {
             return Ok(());
         }
         self.cached_by("cached, in place", Who::Pinned(STAGES), stream, waited, findings)
@@ -220,7 +208,7 @@ impl Sweep<'_> {
             requests: bytes / SIZE * 2,
             ..self.job(stream, who)
         };
-        let side = |name: String, who| Sweep::side(name, job(who), self.site.settled());
+        let side = |name: String, who| Side::by(name, worker::Job::Pipelining(job(who))).cold(&self.site.path);
         let threads: &[u32] = self.setting.either(&[1, 4, 16], &[1, 4, 16, 32]);
         let place = file_system(&self.setting.dir);
         let kaio = |count: &u32| {
@@ -241,7 +229,7 @@ impl Sweep<'_> {
                 stream.name
             ));
         }
-        let is_marked = stream.name == RANDOM_READ.name && !are_cut;
+        let is_marked = stream.rw == Rw::RandomRead && !are_cut;
         judge(&turns, processing, is_marked, findings);
         Ok(())
     }

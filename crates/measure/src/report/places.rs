@@ -8,7 +8,7 @@ use baio::{Core, Identity};
 use baio_console::failure::Failure;
 
 use crate::figures::stress::segment_target;
-use crate::report::files::{settle, written_file, written_segment};
+use crate::report::files::{written_file, written_segment};
 use crate::report::setting::{Setting, storage_failure};
 use crate::report::target::Target;
 use crate::report::work_dir::done_with;
@@ -122,12 +122,6 @@ impl Site {
             Site::file(setting, experiment, bytes)?,
             Site::segment(setting, experiment, bytes)?,
         ])
-    }
-
-    /// Everything of it is on its device, and none of it in the kernel's cache.
-    pub(super) fn settled(&self) -> impl Fn() -> Result<(), String> + use<> {
-        let path = self.path.clone();
-        move || settle(&path)
     }
 }
 

@@ -60,7 +60,7 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         let side = |device: &SlowDevice, at: String| {
             let target = device.device.path.display().to_string();
             let words = format!("--io-size {} --backend {backend} --force", u64::from(writes) * 4096);
-            Side::stress(
+            Side::by(
                 at,
                 Run::untimed(&target, "write", writes).posting().whole().with(&words),
             )
@@ -71,14 +71,11 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             backend => (backend, Some(Mark::at_most(Figure::SubmitP999, 1.5))),
         };
         let at = |delay: Duration| format!("{name}, {} ms", delay.as_millis());
-        let peer = Peer {
-            also: &[Figure::SubmitP999],
-            ..Peer::new(side(&fast, at(Duration::ZERO)), mark)
-        };
+        let peer = Peer::new(side(&fast, at(Duration::ZERO)), mark).also(&[Figure::SubmitP999]);
         let runs = findings.compare(turns, side(&slow, at(SLOW)), vec![peer])?;
         for (delay, runs) in [(SLOW, &runs.ours[..]), (Duration::ZERO, runs.peer(0))] {
             calls(&at(delay), runs, findings);
-            let p999 = |run: &Measurement| run.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN);
+            let p999 = |run: &Measurement| Figure::SubmitP999.of(run);
             sweep.runs(backend, OURS, delay.as_millis() as f64, runs, p999);
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! The smaller blocks, 512 bytes to 8 KiB, are ours: the document has none.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use baio_console::failure::Failure;
 use baio_engine::{Caching, Descriptions, File, Open};
@@ -13,7 +13,6 @@ use baio_stress::Measurement;
 use crate::figures::dd::Copy;
 use crate::figures::middle;
 use crate::report::comparison::{Peer, Side};
-use crate::report::files::settle;
 use crate::report::findings::Findings;
 use crate::report::marks::{Mark, cpu, rate};
 use crate::report::places::Site;
@@ -130,12 +129,7 @@ impl Reading<'_> {
             direct,
             depth,
         };
-        let path: PathBuf = self.path.to_owned();
-        Side {
-            name: name.to_owned(),
-            command: copy.command_line(),
-            run: Box::new(move || settle(&path).and_then(|()| copy.run())),
-        }
+        Side::by(name, copy).cold(self.path)
     }
 
     fn compare(&self, size: u64, curves: &mut Vec<(String, Curve)>, findings: &mut Findings) -> Result<(), Failure> {
@@ -179,13 +173,5 @@ mod tests {
         let curve = [(16, 50.0), (32, 97.0), (64, 96.0), (128, 100.0)];
         assert_eq!(near_peak(curve.into_iter()), Some(32));
         assert_eq!(near_peak(std::iter::empty()), None);
-    }
-
-    #[test]
-    fn the_small_blocks_are_held_to_more() {
-        let first = |size| marks(size).first().map(ToString::to_string);
-        assert_eq!(first(4 * KIB), Some(">= 2.5".into()));
-        assert_eq!(first(16 * KIB), Some(">= 1.9".into()));
-        assert_eq!(first(KIB), None);
     }
 }

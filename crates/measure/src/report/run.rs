@@ -8,10 +8,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use baio_console::diagnostics;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
+use baio_console::interrupt::Interrupt;
 
-use crate::figures::interrupt::{self, Interrupted};
+use crate::figures::interrupt;
 use crate::report::args::ReportArgs;
-use crate::report::experiments::{EXPERIMENTS, Experiment, ON_REQUEST, choose};
+use crate::report::experiments::{Experiment, choose};
 use crate::report::findings::Findings;
 use crate::report::progress::{Course, Progress};
 use crate::report::record::{Experiment as Told, FAILED, FORMAT, Machine, Record, Row, STOPPED};
@@ -28,21 +29,20 @@ pub(crate) struct Taken {
     pub(super) html: Option<PathBuf>,
     /// The working files, where they were to stay.
     pub(super) kept: Option<PathBuf>,
-    interrupted: Option<Interrupted>,
+    interrupted: Option<Interrupt>,
     /// Why it could not be kept.
     pub(super) unsaved: Option<Failure>,
 }
 
 impl Taken {
-    pub(super) fn interrupted(&self) -> Option<Interrupted> {
+    pub(super) fn interrupted(&self) -> Option<Interrupt> {
         self.interrupted
     }
 
     pub(super) fn exit_status(&self) -> ExitStatus {
         let experiments = &self.record.experiments;
         match self.interrupted {
-            Some(came) if came.is_by_terminal() => ExitStatus::Interrupted,
-            Some(_) => ExitStatus::Terminated,
+            Some(came) => came.exit_status(),
             None if self.unsaved.is_some() || experiments.iter().any(Told::has_failed) => ExitStatus::Failed,
             None if experiments.iter().any(|experiment| !experiment.verified) => ExitStatus::NotVerified,
             None => ExitStatus::Success,
@@ -75,8 +75,7 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     if before.is_some() {
         shelf.go_on();
     }
-    let watching = interrupt::watch();
-    watching.map_err(|error| Failure::from_io("report", &error).on("SIGINT and SIGTERM"))?;
+    interrupt::watch("report")?;
     let of_the_caller = [path, args.input.as_deref(), args.out.as_deref()];
     remove_left_over(
         &parent,
@@ -159,8 +158,7 @@ fn all(
 /// What of it all experiments together say.
 fn tell(record: &mut Record) {
     record.seconds = record.experiments.iter().fold(0.0, |sum, told| sum + told.seconds);
-    let known = |name: &str| EXPERIMENTS.iter().any(|experiment| experiment.name == name);
-    record.promises = promises::promises(&record.experiments, known, |name| ON_REQUEST.contains(&name));
+    record.promises = promises::promises(&record.experiments);
 }
 
 /// One experiment, whatever comes of it.
@@ -278,6 +276,7 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::experiments::When;
 
     fn setting(dir: &Path) -> Setting {
         Setting {
@@ -290,27 +289,36 @@ mod tests {
         }
     }
 
-    const GOOD: Experiment = Experiment {
-        name: "good",
-        run: |_, findings| {
-            findings.figure("something", "a figure", "", 1.0, None);
-            Ok(())
-        },
-        shows: "that it goes on",
-    };
-    const BAD: Experiment = Experiment {
-        name: "bad",
-        run: |_, findings| {
-            findings.figure("something", "a figure", "", 1.0, None);
-            Err(Failure::new("report", "EIO", "no\nluck"))
-        },
-        shows: "nothing",
-    };
-    const PANICS: Experiment = Experiment {
-        name: "panics",
-        run: |_, _| panic!("no {}", "luck"),
-        shows: "nothing",
-    };
+    type Run = fn(&Setting, &mut Findings) -> Result<(), Failure>;
+
+    const fn experiment(name: &'static str, run: Run) -> Experiment {
+        Experiment {
+            name,
+            when: When::Always,
+            run,
+            shows: "that it goes on",
+        }
+    }
+
+    const GOOD: Experiment = experiment("good", |_, findings| {
+        findings.figure("something", "a figure", "", 1.0, None);
+        Ok(())
+    });
+    const BAD: Experiment = experiment("bad", |_, findings| {
+        findings.figure("something", "a figure", "", 1.0, None);
+        Err(Failure::new("report", "EIO", "no\nluck"))
+    });
+    const PANICS: Experiment = experiment("panics", |_, _| panic!("no {}", "luck"));
+
+    /// What comes of these, in this directory, after what is told already.
+    fn taken(chosen: &[&Experiment], dir: &Path, record: Record) -> Record {
+        let shelf = Shelf::at(&dir.join("out")).unwrap();
+        let work = dir.join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        let record = all(chosen, &setting(&work), record, &shelf, &mut None);
+        assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0, "whatever was made goes");
+        record
+    }
 
     #[test]
     fn what_an_experiment_made_goes_however_it_ends() {
@@ -319,52 +327,30 @@ mod tests {
             std::fs::write(setting.dir.join("sub/large"), [1; 4096]).unwrap();
         }
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("out");
-        let (shelf, work) = (Shelf::at(&out).unwrap(), dir.path().join("work"));
-        std::fs::create_dir(&work).unwrap();
-        let fails = Experiment {
-            run: |setting, _| {
-                makes(setting);
-                Err(Failure::new("report", "ENOSPC", "full"))
-            },
-            ..BAD
-        };
-        let panics = Experiment {
-            run: |setting, _| {
-                makes(setting);
-                panic!("full")
-            },
-            ..PANICS
-        };
+        let fails = experiment("bad", |setting, _| {
+            makes(setting);
+            Err(Failure::new("report", "ENOSPC", "full"))
+        });
+        let panics = experiment("panics", |setting, _| {
+            makes(setting);
+            panic!("full")
+        });
         // The next one finds nothing.
-        let looks = Experiment {
-            run: |setting, _| {
-                let above = std::fs::read_dir(setting.dir.parent().unwrap()).unwrap();
-                assert_eq!(above.count(), 1);
-                Ok(())
-            },
-            ..GOOD
-        };
-        let record = all(
-            &[&fails, &panics, &looks],
-            &setting(&work),
-            Record::default(),
-            &shelf,
-            &mut None,
-        );
-        let ends = [true, true, false].map(Some);
-        let told: Vec<_> = record.experiments.iter().map(|told| Some(told.has_failed())).collect();
-        assert_eq!(told, ends);
-        assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
-        assert!(out.join("report.json").exists());
+        let looks = experiment("good", |setting, _| {
+            let above = std::fs::read_dir(setting.dir.parent().unwrap()).unwrap();
+            assert_eq!(above.count(), 1);
+            Ok(())
+        });
+        let record = taken(&[&fails, &panics, &looks], dir.path(), Record::default());
+        let failed: Vec<_> = record.experiments.iter().map(Told::has_failed).collect();
+        assert_eq!(failed, [true, true, false]);
+        assert!(dir.path().join("out/report.json").exists());
     }
 
     #[test]
     fn what_fails_is_a_row_and_the_others_go_on() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::at(dir.path()).unwrap();
-        let chosen = [&BAD, &PANICS, &GOOD];
-        let record = all(&chosen, &setting(dir.path()), Record::default(), &shelf, &mut None);
+        let record = taken(&[&BAD, &PANICS, &GOOD], dir.path(), Record::default());
         let [bad, panics, good] = &record.experiments[..] else {
             panic!("{record:?}");
         };
@@ -375,25 +361,19 @@ mod tests {
         assert!(!why(bad).contains('\n') && why(bad).contains("luck"), "{}", why(bad));
         assert_eq!(why(panics), "it panicked: no luck");
         assert!(record.finished);
-        let again = all(
-            &[&GOOD],
-            &setting(dir.path()),
-            Record {
-                experiments: vec![good.clone()],
-                ..Record::default()
-            },
-            &shelf,
-            &mut None,
-        );
+        let before = Record {
+            experiments: vec![good.clone()],
+            ..Record::default()
+        };
+        let again = taken(&[&GOOD], tempfile::tempdir().unwrap().path(), before);
         assert!(again.finished, "nothing was left to be run");
     }
 
-    #[test]
-    fn what_was_measured_stays_and_what_failed_is_run_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::at(dir.path()).unwrap();
-        let kept = |name: &str, figure: &str| Told {
+    /// One that was kept, with a row that has no figure.
+    fn kept(name: &str, verified: bool, figure: &str) -> Told {
+        Told {
             name: name.into(),
+            verified,
             seconds: 77.0,
             rows: vec![Row {
                 figure: figure.into(),
@@ -401,27 +381,30 @@ mod tests {
                 ..Row::default()
             }],
             ..Told::default()
-        };
+        }
+    }
+
+    #[test]
+    fn what_was_measured_stays_and_what_failed_is_run_again() {
+        let dir = tempfile::tempdir().unwrap();
         let record = Record {
             format: FORMAT,
-            experiments: vec![kept("good", "requests/s"), kept("other", STOPPED)],
+            experiments: vec![kept("good", true, "requests/s"), kept("other", true, STOPPED)],
             ..Record::default()
         };
         let other = Experiment { name: "other", ..GOOD };
-        let record = all(&[&other, &GOOD], &setting(dir.path()), record, &shelf, &mut None);
-        let seconds: Vec<_> = record
-            .experiments
-            .iter()
-            .map(|told| (&told.name[..], told.seconds == 77.0))
-            .collect();
-        assert_eq!(seconds, [("other", false), ("good", true)]);
+        let record = taken(&[&other, &GOOD], dir.path(), record);
+        let told = record.experiments.iter();
+        let old: Vec<_> = told.map(|told| (&told.name[..], told.seconds == 77.0)).collect();
+        assert_eq!(old, [("other", false), ("good", true)]);
     }
 
     #[test]
     fn the_exit_status_tells_how_it_ended() {
-        let status = |experiments: Vec<Told>, signal: Option<i32>| {
+        let status = |experiments: &[(bool, &str)], interrupted: Option<Interrupt>| {
+            let told = experiments.iter().map(|(verified, figure)| kept("", *verified, figure));
             let record = Record {
-                experiments,
+                experiments: told.collect(),
                 ..Record::default()
             };
             let taken = Taken {
@@ -429,24 +412,15 @@ mod tests {
                 json: PathBuf::new(),
                 html: None,
                 kept: None,
-                interrupted: signal.map(Interrupted::by),
+                interrupted,
                 unsaved: None,
             };
             taken.exit_status() as u8
         };
-        let told = |verified, figure: &str| Told {
-            verified,
-            rows: vec![Row {
-                figure: figure.into(),
-                skipped: Some("why".into()),
-                ..Row::default()
-            }],
-            ..Told::default()
-        };
-        assert_eq!(status(vec![told(true, "requests/s")], None), 0);
-        assert_eq!(status(vec![told(false, "requests/s")], None), 3);
-        assert_eq!(status(vec![told(false, FAILED), told(false, "")], None), 1);
-        assert_eq!(status(vec![told(false, FAILED)], Some(2)), 130);
-        assert_eq!(status(vec![told(true, STOPPED)], Some(15)), 143);
+        assert_eq!(status(&[(true, "requests/s")], None), 0);
+        assert_eq!(status(&[(false, "requests/s")], None), 3);
+        assert_eq!(status(&[(false, FAILED), (false, "")], None), 1);
+        assert_eq!(status(&[(false, FAILED)], Some(Interrupt::Interrupted)), 130);
+        assert_eq!(status(&[(true, STOPPED)], Some(Interrupt::Terminated)), 143);
     }
 }

@@ -148,8 +148,7 @@ impl Shelf {
 }
 
 fn has_figures(record: &Record) -> bool {
-    let mut rows = record.experiments.iter().flat_map(|told| &told.rows);
-    rows.any(|row| row.ours.is_some())
+    record.rows().any(|found| found.row.ours.is_some())
 }
 
 /// A file of ours by a name that others can guess. What stands there is removed and never opened: a link might lead anywhere.
@@ -209,32 +208,7 @@ pub(super) fn load(path: &Path) -> Result<Record, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::record::{Experiment, Row};
-
-    fn record(quick: bool) -> Record {
-        Record {
-            format: FORMAT,
-            quick,
-            ..Record::default()
-        }
-    }
-
-    #[test]
-    fn what_is_saved_can_be_read_and_nothing_else_is_left() {
-        let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::at(&dir.path().join("new")).unwrap();
-        assert!(shelf.kept().unwrap().is_none());
-        for quick in [false, true] {
-            shelf.save(&record(quick), false).unwrap();
-            assert_eq!(shelf.kept().unwrap().unwrap().quick, quick);
-        }
-        let names: Vec<_> = fs::read_dir(dir.path().join("new")).unwrap().flatten().collect();
-        assert!(
-            names
-                .iter()
-                .all(|entry| entry.file_name().to_string_lossy().starts_with("report."))
-        );
-    }
+    use crate::report::record::Row;
 
     /// The names under which files are written can be guessed.
     #[test]
@@ -249,7 +223,7 @@ mod tests {
         link(JSON);
         let shelf = Shelf::at(dir.path()).unwrap();
         [JSON, HTML].into_iter().for_each(link);
-        shelf.save(&record(false), false).unwrap();
+        shelf.save(&of("", true, None), false).unwrap();
         assert_eq!(fs::read_to_string(other).unwrap(), "somebody's");
     }
 
@@ -277,16 +251,11 @@ mod tests {
             ours: figure,
             ..Row::default()
         };
-        let told = Experiment {
-            rows: vec![row],
-            ..Experiment::default()
-        };
         Record {
             format: FORMAT,
             began: began.into(),
             finished,
-            experiments: vec![told],
-            ..Record::default()
+            ..Record::of(vec![row])
         }
     }
 
@@ -315,16 +284,5 @@ mod tests {
         shelf.save(&of("7", true, None), true).unwrap();
         assert_eq!(names(), named("7", Some("4")), "6 was gone on with");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");
-    }
-
-    #[test]
-    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let pipe = dir.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        for path in [&pipe, Path::new("/dev/zero")] {
-            let refused = load(path).unwrap_err().to_string();
-            assert!(refused.contains("not a regular file"), "{refused}");
-        }
     }
 }

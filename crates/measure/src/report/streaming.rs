@@ -3,7 +3,7 @@
 //! All compare the same four ways, here and there: the kernel's asynchronous I/O through its cache as it is (theirs "vanilla"),
 //! the same made asynchronous (theirs "patched", ours the cache of our own), and direct ones, which are what can be had at all.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use baio_console::failure::Failure;
@@ -15,7 +15,7 @@ use crate::figures::middle;
 use crate::figures::stress::Run;
 use crate::report::charts::{DOCUMENT, OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Peer, Side};
-use crate::report::files::{settle, warm};
+use crate::report::files::warm;
 use crate::report::findings::Findings;
 use crate::report::places::Site;
 use crate::report::record::Chart;
@@ -95,8 +95,7 @@ pub(super) fn table(setting: &Setting, findings: &mut Findings) -> Result<(), Fa
     findings.lines.push(PRINTED.to_owned());
     let file = Site::file(setting, "aio-stress-table", bytes)?;
     let table = Table {
-        file: file.path.clone(),
-        bytes,
+        file: &file,
         batch: BATCH,
         runtime: Duration::from_millis(ms),
         rounds,
@@ -121,8 +120,7 @@ pub(super) fn figures(setting: &Setting, findings: &mut Findings) -> Result<(), 
         runtime.as_millis()
     ));
     let table = Table {
-        file: file.path.clone(),
-        bytes,
+        file: &file,
         batch: 1,
         runtime,
         rounds,
@@ -189,9 +187,8 @@ fn draw(sweep: &mut Sweep, at: f64, values: &[Option<f64>; 4]) {
 type Taken = Vec<(Stream, [Option<f64>; 4])>;
 
 /// What all rows have.
-struct Table {
-    file: PathBuf,
-    bytes: u64,
+struct Table<'a> {
+    file: &'a Site,
     /// Requests handed over together.
     batch: u32,
     /// A run ends with its last block, or then.
@@ -201,28 +198,26 @@ struct Table {
     is_quick: bool,
 }
 
-impl Table {
+impl Table<'_> {
     /// Takes the rows and shows them, one below the other.
     ///
     /// # Errors
     /// Our side failed.
     fn take(&self, findings: &mut Findings, place: &str, rows: &[Stream]) -> Result<Taken, Failure> {
-        let mut taken = Vec::new();
+        let (mut taken, mut table) = (Vec::new(), Vec::new());
         for stream in rows.iter().filter(|row| row.is_quick || !self.is_quick) {
             let name = format!("{}, {} KiB, {place}", stream.name, stream.kib);
-            taken.push((*stream, self.megabytes(findings, &name, stream)?));
-        }
-        let mut rows = Vec::new();
-        for (stream, values) in &taken {
-            let name = format!("{}, {} KiB, {place}", stream.name, stream.kib);
+            let values = self.megabytes(findings, &name, stream)?;
             let mut row = json!({ "row": name });
             for (way, value) in WAYS.iter().zip(values) {
                 row[way] = json!(value);
             }
-            rows.push(row);
+            table.push(row);
+            taken.push((*stream, values));
         }
-        let table = json!({ "part": "megabytes a second", "rows": rows });
-        findings.parts.push(table);
+        findings
+            .parts
+            .push(json!({ "part": "megabytes a second", "rows": table }));
         Ok(taken)
     }
 
@@ -252,12 +247,12 @@ impl Table {
             stream.kib << 10,
             self.batch
         );
-        let mut run = Run::once(&self.file.display().to_string(), stream.rw.name(), DEPTH)
+        let mut run = Run::once(&self.file.target, stream.rw.name(), DEPTH)
             .at_most(self.runtime)
             .with(&words);
         if mode == "cached" {
             // As the kernel's, which has all the memory there is, it holds the file.
-            run = run.with(&format!("--cache {}", self.bytes));
+            run = run.with(&format!("--cache {}", self.file.bytes));
         }
         run = match stream.then {
             Then::Warm(percent) if mode == "cached" => run.with(&format!("--warm {percent}")),
@@ -265,12 +260,12 @@ impl Table {
             Then::Sync => run.with("--end-sync"),
             Then::Nothing | Then::Warm(_) => run,
         };
-        Side::stress(format!("ours, {mode}"), run).synced()
+        Side::by(format!("ours, {mode}"), run).synced()
     }
 
     fn libaio(&self, stream: &Stream, direct: bool) -> Side {
-        let files = vec![self.file.clone()];
-        let job = fio::Job::new(Engine::Libaio, stream.rw, files, self.bytes, DEPTH).with(&format!(
+        let files = vec![self.file.path.clone()];
+        let job = fio::Job::new(Engine::Libaio, stream.rw, files, self.file.bytes, DEPTH).with(&format!(
             "--bs={} --iodepth_batch_submit={} --runtime={}ms",
             stream.kib << 10,
             self.batch,
@@ -287,16 +282,16 @@ impl Table {
 
     /// Begins with nothing in the kernel's cache, or with what is to be there.
     fn prepared(&self, stream: &Stream, is_empty: bool, side: Side) -> Side {
-        let file = self.file.clone();
+        let file = self.file.path.clone();
         match stream.then {
             Then::Warm(percent) if !is_empty => {
-                let bytes = warm_bytes(self.bytes, percent, stream.kib << 10);
+                let bytes = warm_bytes(self.file.bytes, percent, stream.kib << 10);
                 Side {
                     command: format!("{} (the first {bytes} bytes are cached)", side.command),
                     ..side.after(move || warm(&file, bytes))
                 }
             }
-            _ => side.after(move || settle(&file)),
+            _ => side.cold(&file),
         }
     }
 }

@@ -34,16 +34,6 @@ pub(crate) struct Target {
     pub(super) bytes: u64,
 }
 
-/// Those that need nothing but a file to read.
-const READ: &[&str] = &[
-    "disk",
-    "random-read",
-    "cached-reads",
-    "sequential-reads",
-    "request-size",
-    "batches",
-];
-
 impl Target {
     /// Where the working files go, and what is read instead of them; none of a directory, which is for the working files.
     ///
@@ -81,13 +71,12 @@ impl Target {
             return Err(refused("it cannot be read at any offset", path.display()).cured_by("name another one"));
         }
         let bytes = readable_bytes(&path)?;
-        enough(&path.display().to_string(), bytes)?;
+        if bytes < BYTES_MIN {
+            let few = format!("{OPTION}: {bytes} bytes are too few to work on");
+            let refused = Failure::usage("report", few).on(path.display().to_string());
+            return Err(refused.needing("at least 1M").cured_by("name a larger one"));
+        }
         Ok((dir, Some(Target { path, is_device, bytes })))
-    }
-
-    /// Is it for the experiment of this name?
-    pub(super) fn is_read_by(name: &str) -> bool {
-        READ.contains(&name)
     }
 
     /// As it would be typed.
@@ -141,18 +130,6 @@ fn readable_bytes(path: &Path) -> Result<u64, Failure> {
     let of_size = |errno| SetupError::new("measure", path.display().to_string(), errno);
     let bytes = File::open(path, &options).and_then(|file| file.size().map_err(of_size));
     bytes.map_err(|error| unreadable(path, &std::io::Error::from_raw_os_error(error.errno.raw())))
-}
-
-fn enough(target: &str, bytes: u64) -> Result<(), Failure> {
-    if bytes >= BYTES_MIN {
-        return Ok(());
-    }
-    Err(
-        Failure::usage("report", format!("{OPTION}: {bytes} bytes are too few to work on"))
-            .on(target)
-            .needing("at least 1M")
-            .cured_by("name a larger one"),
-    )
 }
 
 #[cfg(test)]

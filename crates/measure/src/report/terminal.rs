@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use baio_console::interrupt::Interrupt;
 use baio_console::output::{Align, Table, Tone, wrapped};
 use baio_console::printable::Printable;
 use unicode_width::UnicodeWidthStr;
 
 use crate::disk;
-use crate::figures::interrupt::Interrupted;
 use crate::report::beside::{Beside, losses};
+use crate::report::machine::rotational;
 use crate::report::numbers::{duration, ratio};
 use crate::report::record::{Experiment, Machine, Program, Record};
 use crate::report::run::Taken;
@@ -120,14 +121,7 @@ fn box_of(machine: &Machine) -> Vec<String> {
         (!machine.file_system.is_empty()).then(|| machine.file_system.clone()),
         machine.atime.clone(),
         named("on", &machine.device),
-        machine.rotational.map(|yes| {
-            if yes {
-                "rotating, says the kernel"
-            } else {
-                "not rotating"
-            }
-            .to_owned()
-        }),
+        rotational(machine).map(str::to_owned),
         named("scheduler", &machine.scheduler),
         machine.nr_requests.map(|number| format!("{number} requests")),
         machine.read_ahead_kb.map(|kib| format!("reads {kib} KiB ahead")),
@@ -220,19 +214,15 @@ fn beside(record: &Record, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What did not end well, and the verdict.
-fn worst(record: &Record, interrupted: Option<Interrupted>, out: &mut dyn Write) -> io::Result<()> {
+fn worst(record: &Record, interrupted: Option<Interrupt>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
-    let ends = || {
-        record
-            .experiments
-            .iter()
-            .flat_map(|told| told.rows.iter().map(move |row| (told, row)))
-    };
-    let ends: Vec<_> = ends().filter(|(_, row)| row.is_end()).collect();
-    for (told, row) in ends.iter().take(WORST) {
-        let state = if told.has_failed() { "FAILED" } else { "was interrupted" };
-        let why = row.skipped.as_deref().unwrap_or_default();
-        put(out, &cut(&format!("{} {state}: {why}", told.name), 3 * WIDTH))?;
+    for end in record.rows().filter(|found| found.row.is_end()).take(WORST) {
+        let state = match record.experiments[end.experiment].has_failed() {
+            true => "FAILED",
+            false => "was interrupted",
+        };
+        let why = end.row.skipped.as_deref().unwrap_or_default();
+        put(out, &cut(&format!("{} {state}: {why}", end.name), 3 * WIDTH))?;
     }
     put(out, &verdict(record, interrupted))
 }
@@ -258,7 +248,7 @@ fn commands(record: &Record, kept: bool, out: &mut dyn Write) -> io::Result<()> 
     writeln!(out)
 }
 
-fn verdict(record: &Record, interrupted: Option<Interrupted>) -> String {
+fn verdict(record: &Record, interrupted: Option<Interrupt>) -> String {
     let all = || record.experiments.iter();
     let count = |of: fn(&Experiment) -> bool| all().filter(|told| of(told)).count();
     let mut said = Vec::new();
@@ -272,9 +262,10 @@ fn verdict(record: &Record, interrupted: Option<Interrupted>) -> String {
         0 => "everything that was verified is right".to_owned(),
         _ => "SOMETHING DID NOT VERIFY".to_owned(),
     });
-    let rows = all().flat_map(|told| told.rows.iter().map(move |row| (&told.name, row)));
-    let skipped = rows.filter(|(_, row)| row.skipped.is_some() && !row.is_end());
-    let skipped: BTreeSet<_> = skipped.map(|(name, row)| (name, &row.what, &row.peer)).collect();
+    let skipped = record
+        .rows()
+        .filter(|one| one.row.skipped.is_some() && !one.row.is_end());
+    let skipped: BTreeSet<_> = skipped.map(|one| (one.name, &one.row.what, &one.row.peer)).collect();
     match skipped.len() {
         0 => {}
         1 => said.push("one comparison could not be made here".into()),

@@ -13,7 +13,7 @@ use crate::figures::middle;
 use crate::figures::stress::Run;
 use crate::figures::worker::{Job, bare};
 use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
-use crate::report::comparison::{Count, Peer, Side, Turns};
+use crate::report::comparison::{Peer, Side, Turns};
 use crate::report::findings::Findings;
 use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
@@ -55,7 +55,7 @@ impl<'a> Work<'a> {
 
     /// `stress` with further words.
     fn ours(&self, name: impl Into<String>, words: &str) -> Side {
-        Side::stress(name.into(), self.run(words))
+        Side::by(name, self.run(words))
     }
 
     fn run(&self, words: &str) -> Run {
@@ -91,20 +91,24 @@ impl<'a> Work<'a> {
 
 /// A read or write of fio's through the kernel's cache, of which nothing is there before.
 fn through_kernel(job: fio::Job, file: &Site) -> Side {
-    Side::fio(job.buffered()).after(file.settled())
+    Side::fio(job.buffered()).cold(&file.path)
 }
 
-fn bytes_read(size: u64) -> Count {
-    let each = move |run: &Measurement, cache: &CacheCounts| {
+fn bytes_read(findings: &mut Findings, runs: &Turns, size: u64, most: Option<f64>) {
+    let name = ("bytes read for each that was asked for", "bytes_read");
+    findings.counted(&runs.ours, name, most, |run, cache| {
         cache.pages_read as f64 * PAGE as f64 / (run.requests * size) as f64
-    };
-    Count::new("bytes read for each that was asked for", "bytes_read", each).at_most(1.02)
+    });
 }
 
-fn device_reads(most: f64) -> Count {
-    let each = |run: &Measurement, cache: &CacheCounts| cache.device_reads as f64 / run.requests as f64;
-    Count::new("reads of the device a request", "device_reads", each).at_most(most)
+/// Of something that the cache counts, how often it happens for each request.
+fn each(findings: &mut Findings, runs: &Turns, name: (&str, &str), most: Option<f64>, of: fn(&CacheCounts) -> u64) {
+    findings.counted(&runs.ours, name, most, |run, cache| {
+        of(cache) as f64 / run.requests as f64
+    });
 }
+
+const DEVICE_READS: (&str, &str) = ("reads of the device a request", "device_reads");
 
 fn by_size(title: &str) -> Sweep {
     Sweep::new(title, logarithmic("a request", "KiB"), linear("throughput", "MB/s"))
@@ -180,10 +184,13 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
         }
         let runs = findings.compare(rounds, work.ours(name, &format!("--backend {backend}")), peers)?;
         let at = f64::from(depth);
-        let (ours, theirs) = (format!("{backend}, {}", work.place.said), engine.said());
+        let (ours, theirs) = (
+            format!("{backend}, {}", work.place.said),
+            format!("fio {}", engine.name()),
+        );
         sweep.runs(&ours, OURS, at, &runs.ours, |run| run.iops);
         if place == FILE {
-            sweep.runs(theirs, PEER, at, runs.peer(0), |run| run.iops);
+            sweep.runs(&theirs, PEER, at, runs.peer(0), |run| run.iops);
         }
     }
     let here = "each of our backends beside the program that does the same, on a file; the best one on a segment too";
@@ -211,13 +218,13 @@ pub(super) fn random_write(setting: &Setting, findings: &mut Findings) -> Result
     let fio = fio.with("--bs=4096").timed(runtime);
     findings.compare(
         rounds,
-        Side::stress(
+        Side::by(
             format!("one file, depth {DEPTH}"),
             run(&one.target).with("--iterations 1"),
         ),
         vec![
             Peer::new(
-                Side::stress(format!("ours on {FILES} files of the same total"), on_many),
+                Side::by(format!("ours on {FILES} files of the same total"), on_many),
                 [rate(0.95)],
             ),
             Peer::new(Side::fio(fio), [rate(0.97)]),
@@ -245,17 +252,17 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
             let name = format!("{}, cached, {kib} KiB, depth {DEPTH}", place.said);
             let runs = findings.compare(
                 rounds,
-                work.ours(name, "--mode cached").after(place.settled()),
+                work.ours(name, "--mode cached").cold(&place.path),
                 vec![
                     Peer::new(work.ours("ours, direct", "--mode direct"), [rate(0.95)]),
                     Peer::new(kernels(Engine::Libaio), [rate(least)]),
                     Peer::new(kernels(Engine::IoUring), [rate(0.9)]),
                 ],
             )?;
-            let iterations = Count::new("iterations a request", "iterations", |run, cache| {
-                cache.iterations as f64 / run.requests as f64
-            });
-            findings.counted(&runs.ours, &[bytes_read(work.size), device_reads(1.02), iterations]);
+            bytes_read(findings, &runs, work.size, Some(1.02));
+            each(findings, &runs, DEVICE_READS, Some(1.02), |cache| cache.device_reads);
+            let iterations = ("iterations a request", "iterations");
+            each(findings, &runs, iterations, None, |cache| cache.iterations);
             if place.said != "segment" {
                 let names = [
                     "ours, direct",
@@ -293,16 +300,9 @@ pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Re
                 let peers = vec![Peer::new(direct, [rate(0.95)])];
                 (format!("{}, cached, depth {depth}", place.said), peers)
             };
-            let ours = work.ours(name, "--mode cached").after(place.settled());
+            let ours = work.ours(name, "--mode cached").cold(&place.path);
             let runs = findings.compare(rounds, ours, peers)?;
-            let bound = bytes_read(work.size).bound.filter(|_| place.is_whole());
-            findings.counted(
-                &runs.ours,
-                &[Count {
-                    bound,
-                    ..bytes_read(work.size)
-                }],
-            );
+            bytes_read(findings, &runs, work.size, place.is_whole().then_some(1.02));
         }
     }
     Ok(())
@@ -325,8 +325,8 @@ pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(
         reads,
     });
     for (ours, most) in [
-        (Side::stress("copied, one at a time".into(), copied), 0.85),
-        (Side::worker("pinned".into(), pinned), 0.33),
+        (Side::by("copied, one at a time", copied), 0.85),
+        (Side::by("pinned", pinned), 0.33),
     ] {
         let bare = buffered(&file, "a loop of pread", reads, None);
         findings.compare(rounds, ours, vec![Peer::new(bare, [cpu(most)])])?;
@@ -353,10 +353,7 @@ pub(super) fn buffered_reads(setting: &Setting, findings: &mut Findings) -> Resu
 
 fn buffered(file: &Site, name: &str, reads: u64, batch: Option<u32>) -> Side {
     let path = file.path.clone();
-    Side::worker(
-        name.into(),
-        Job::BufferedReads(bare::BufferedReads { path, reads, batch }),
-    )
+    Side::by(name, Job::BufferedReads(bare::BufferedReads { path, reads, batch }))
 }
 
 /// Durable writes through our own cache: what seed 000 asked for, O_SYNC writes through a cache, many at a time, without their
@@ -395,15 +392,12 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
                     ),
                 ],
             )?;
-            let writes = Count::new("writes of the device a request", "device_writes", |run, cache| {
-                cache.device_writes as f64 / run.requests as f64
-            });
+            let writes = ("writes of the device a request", "device_writes");
+            each(findings, &runs, writes, Some(1.0), |cache| cache.device_writes);
+            each(findings, &runs, DEVICE_READS, Some(0.0), |cache| cache.device_reads);
             // Who waits for one page is not woken for another's (seed 001 §7.2).
-            let in_vain = Count::new("iterations in vain", "spurious_wakeups", |_, cache| {
-                cache.spurious_wakeups as f64
-            });
-            let counts = [writes.at_most(1.0), device_reads(0.0), in_vain.at_most(0.0)];
-            findings.counted(&runs.ours, &counts);
+            let in_vain = ("iterations in vain", "spurious_wakeups");
+            findings.counted(&runs.ours, in_vain, Some(0.0), |_, cache| cache.spurious_wakeups as f64);
             if place.said == "file" && rw == Rw::RandomWrite {
                 megabytes(
                     &mut sweep,
@@ -444,24 +438,20 @@ pub(super) fn plain_writes(setting: &Setting, findings: &mut Findings) -> Result
         for place in &places[..setting.either(quick, 2)] {
             let words = format!("--mode cached --cache {cache} --size {set} --io-size {total} --end-sync");
             let run = Run::untimed(&place.target, "randwrite", DEPTH).with(&words);
-            let ours = Side::stress(format!("{}, a set of {name} the cache", place.said), run).synced();
+            let ours = Side::by(format!("{}, a set of {name} the cache", place.said), run).synced();
             let files = vec![places[0].path.clone()];
             let kernels = fio::Job::new(Engine::Psync, Rw::RandomWrite, files, set, 1)
                 .with(&format!("--bs=4096 --norandommap --io_size={total} --end_fsync=1"))
                 .confined(cgroup.as_ref().ok().map(|cgroup| cgroup.path().to_owned()));
             let kernels = through_kernel(kernels, &places[0]).unless(cgroup.as_ref().err());
-            let runs = findings.compare(
-                rounds,
-                ours.after(place.settled()),
-                vec![Peer::new(kernels, [rate(0.97)])],
-            )?;
-            let written = Count::new(
+            let runs = findings.compare(rounds, ours.cold(&place.path), vec![Peer::new(kernels, [rate(0.97)])])?;
+            let name = (
                 "pages reached the device for each page of the set",
                 "pages_written_per_page",
-                move |_, cache| cache.pages_written as f64 / (set / PAGE) as f64,
             );
-            let fits = set < cache;
-            findings.counted(&runs.ours, &[if fits { written.at_most(1.0) } else { written }]);
+            findings.counted(&runs.ours, name, (set < cache).then_some(1.0), |_, cache| {
+                cache.pages_written as f64 / (set / PAGE) as f64
+            });
         }
     }
     Ok(())
@@ -476,10 +466,8 @@ pub(super) fn service(setting: &Setting, findings: &mut Findings) -> Result<(), 
     findings.lines.push(working_set(setting, ",", (runtime, rounds)));
     for depth in [16, DEPTH] {
         let work = Work::new(&place, Rw::RandomRead, 4, depth, Some(runtime));
-        let peer = Peer {
-            also: &[Figure::ContextSwitches, Figure::P50, Figure::P99],
-            ..Peer::new(work.ours("ours in the caller's thread", ""), [rate(0.95)])
-        };
+        let peer = Peer::new(work.ours("ours in the caller's thread", ""), [rate(0.95)]);
+        let peer = peer.also(&[Figure::ContextSwitches, Figure::P50, Figure::P99]);
         let ours = work.ours(format!("through a service, depth {depth}"), "--service");
         findings.compare(rounds, ours, vec![peer])?;
     }
@@ -499,7 +487,7 @@ pub(super) fn batches(setting: &Setting, findings: &mut Findings) -> Result<(), 
         runtime.as_millis()
     ));
     let work = Work::new(&file, Rw::RandomRead, 4, DEPTH, Some(runtime));
-    let ours = |name: &str, batch: u32| Side::stress(name.into(), work.run(&format!("--batch {batch}")).posting());
+    let ours = |name: &str, batch: u32| Side::by(name, work.run(&format!("--batch {batch}")).posting());
     let swept: &[u32] = setting.either(&[1, 16, DEPTH], &[1, 2, 4, 8, 16, 32, DEPTH]);
     for &batch in swept {
         let words = format!("--iodepth_batch_submit={batch} --iodepth_batch_complete_min={batch}");

@@ -7,12 +7,13 @@
 //! many extents as segments, and the file system would be measured.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio::FormatOptions;
 use baio_console::failure::Failure;
 use baio_storage::segment::layout::Layout;
+use baio_stress::drop_pages_of;
 use serde_json::json;
 
 use crate::figures::command_line::CommandLine;
@@ -21,7 +22,6 @@ use crate::figures::{median, worker};
 use crate::report::findings::Findings;
 use crate::report::marks::Bound;
 use crate::report::setting::{Setting, storage_failure};
-use crate::report::work_dir::done_with;
 
 const SIZE_BYTES: u64 = 4 << 40;
 const BLOCK_BYTES: u64 = 4096;
@@ -38,9 +38,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     let segments = setting.segments.unwrap_or(setting.either(2_000, 20_000));
     let (rounds, opens) = setting.either((1, 10_000), (3, 1_000_000));
     let path = setting.dir.join("scale.volume");
-    let measured = Scale(findings).measure(&path, segments, rounds, opens);
-    done_with(&path);
-    measured
+    Scale(findings).measure(&path, segments, rounds, opens)
 }
 
 struct Scale<'a>(&'a mut Findings);
@@ -150,7 +148,7 @@ impl Scale<'_> {
         for _ in 0..rounds {
             let finished = dd.finish();
             let finished = finished.map_err(|said| Failure::new("report", "EIO", said).on("dd"))?;
-            let dd_seconds = finished.elapsed.as_secs_f64();
+            let dd_seconds = finished.ended.elapsed.as_secs_f64();
             let used: Used = ask(&Job::Use(dirty.clone()))?;
             let rate = |seconds: f64| layout.table_bytes() as f64 / seconds;
             rates.push(rate(used.open_seconds));
@@ -224,16 +222,8 @@ fn make(path: &Path, segments: u64) -> Result<Layout, Failure> {
     let (_, layout) = Layout::plan(SIZE_BYTES, SIZE_BYTES, format.block_size, format.segments)
         .map_err(|error| Failure::new("report", "EINVAL", error.to_string()))?;
     let told = |error: std::io::Error| Failure::from_io("report", &error).on(path.display().to_string());
-    let file = OpenOptions::new()
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(path)
-        .map_err(told)?;
-    let arena =
-        baio_engine::Arena::new(PIECE).map_err(|errno| told(std::io::Error::from_raw_os_error(errno.errno.raw())))?;
-    let zeros = arena
-        .buffer(PIECE)
-        .ok_or_else(|| Failure::new("report", "ENOBUFS", "no memory for zeroes"))?;
+    let file = OpenOptions::new().write(true).open(path).map_err(told)?;
+    let zeros = vec![0; PIECE];
     let ranges = [
         (layout.table_at(), layout.table_bytes()),
         (layout.mirror_at(), layout.table_bytes()),
@@ -247,6 +237,7 @@ fn make(path: &Path, segments: u64) -> Result<Layout, Failure> {
             at += some;
         }
     }
-    file.sync_all().map_err(told)?;
+    // And none of it in the kernel's cache.
+    drop_pages_of(path).map_err(told)?;
     Ok(layout)
 }

@@ -73,15 +73,17 @@ pub(crate) fn run(args: &TourArgs) -> Result<Tour, Failure> {
             std::env::current_dir().map_err(|error| Failure::from_io("tour", &error).on("the current directory"))?
         }
     };
-    interrupt::watch().map_err(|error| Failure::from_io("tour", &error).on("SIGINT and SIGTERM"))?;
+    interrupt::watch("tour")?;
     remove_left_over(&parent, &[]);
     refuse_without_room(&parent)?;
     let work = WorkDir::make(&parent, false).map_err(|failure| failure.of("tour"))?;
     let dir = work.path();
-    let verdict = verdict(dir).map_err(|said| stopped(dir, &said))?;
-    let figures = figures(&dir.join("file")).map_err(|said| stopped(dir, &said))?;
-    let carried = promises::carry(&dir.join("volume")).map_err(|said| stopped(dir, &said))?;
-    let killed = promises::kill(&dir.join("log")).map_err(|said| stopped(dir, &said))?;
+    let shown = || -> Result<_, String> {
+        let (verdict, figures) = (verdict(dir)?, figures(&dir.join("file"))?);
+        let carried = promises::there_and_back(&dir.join("volume"))?;
+        Ok((verdict, figures, carried, promises::kill(&dir.join("log"))?))
+    };
+    let (verdict, figures, carried, killed) = shown().map_err(|said| stopped(dir, &said))?;
     let mount = std::fs::File::open(dir).ok().and_then(Mount::of);
     Ok(Tour {
         verdict,

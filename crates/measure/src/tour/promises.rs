@@ -6,13 +6,14 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use baio::{Access, CreateOptions, Durability, File, FormatOptions, Link, Local, LogOptions, Remote};
+use baio::{Durability, File, Link, LinkOptions, LogOptions, Remote};
 use serde::Serialize;
 
 use crate::figures::job;
 use crate::figures::runner::ends_with_this;
 use crate::figures::worker::Job;
 use crate::figures::worker::appender::{Appender, record_of};
+use crate::report::files::{Way, carry, new_segment};
 
 const BYTES: usize = 64 << 20;
 const PIECE: usize = 1 << 20;
@@ -45,7 +46,7 @@ impl fmt::Display for Carried {
 
 /// # Errors
 /// What could not be done, and why.
-pub(super) fn carry(volume: &Path) -> Result<Carried, String> {
+pub(super) fn there_and_back(volume: &Path) -> Result<Carried, String> {
     let begun = Instant::now();
     let carried = through_a_segment(volume).map_err(|error| error.to_string())?;
     Ok(Carried {
@@ -55,37 +56,26 @@ pub(super) fn carry(volume: &Path) -> Result<Carried, String> {
     })
 }
 
-fn through_a_segment(volume: &Path) -> baio::Result<bool> {
-    let format = FormatOptions {
-        size_bytes: Some(BYTES as u64 + (32 << 20)),
-        ..FormatOptions::default()
-    };
-    baio::format(volume, &format)?;
-    let link = Local::open(volume)?;
-    let same = link.block_on(async {
-        link.create_segment("carried", &CreateOptions::of_size(BYTES as u64))
-            .await?;
-        let segment = link.open_segment("carried", Access::Write).await?;
-        let mut piece = segment.buffer(PIECE)?;
-        for nth in 0..BYTES / PIECE {
-            piece.copy_from_slice(&bytes_of(nth));
-            piece = segment.write_at((nth * PIECE) as u64, piece).await?.buffer;
-        }
-        segment.sync(Durability::Data).await?;
-        let mut same = true;
-        for nth in (0..BYTES / PIECE).rev() {
-            piece = segment.read_at((nth * PIECE) as u64, piece).await?.buffer;
-            same &= piece[..] == bytes_of(nth)[..];
-        }
-        baio::Result::Ok(same)
-    })??;
-    link.close()?;
+fn through_a_segment(path: &Path) -> baio::Result<bool> {
+    let (volume, segment) = new_segment(path, "carried", BYTES as u64, &LinkOptions::default())?;
+    let carried = (&volume, &segment);
+    let pieces = || (0..BYTES).step_by(PIECE).map(|at| (at as u64, PIECE));
+    carry(carried, Way::In, pieces(), 1, |at, piece| {
+        piece.copy_from_slice(&bytes_of(at))
+    })?;
+    segment.sync(Durability::Data).wait()?;
+    let mut same = true;
+    carry(carried, Way::Out, pieces().rev(), 1, |at, piece| {
+        same &= *piece == bytes_of(at)[..]
+    })?;
+    drop(segment);
+    volume.close()?;
     Ok(same)
 }
 
 /// No two pieces are alike, nor two words of one.
-fn bytes_of(piece: usize) -> Vec<u8> {
-    let words = (0..PIECE as u64 / 8).map(|word| baio_stress::mix((piece * PIECE) as u64 + word));
+fn bytes_of(at: u64) -> Vec<u8> {
+    let words = (0..PIECE as u64 / 8).map(|word| baio_stress::mix(at + word));
     words.flat_map(u64::to_le_bytes).collect()
 }
 
@@ -176,7 +166,7 @@ mod tests {
     #[test]
     fn bytes_come_back_from_a_segment_as_they_went_in() {
         let place = tempfile::tempdir().unwrap();
-        let carried = carry(&place.path().join("volume")).unwrap();
+        let carried = there_and_back(&place.path().join("volume")).unwrap();
         assert!(carried.same);
         assert!(
             carried

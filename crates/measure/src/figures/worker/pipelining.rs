@@ -21,6 +21,7 @@ use baio_stress::{CacheCounts, Measurement, Recorder, mix};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
+use crate::figures::command_line::Finished;
 use crate::program::{joined, started};
 
 /// Bytes of a request, as in the document.
@@ -409,21 +410,20 @@ impl Job {
     }
 }
 
-/// Runs it in a process of its own. Its processor time is less that of the processing.
-pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
-    let finished = super::finish(&super::Job::Pipelining(job.clone()))?;
+/// What a run has printed. Its processor time is less that of the processing.
+pub(super) fn measured(finished: &Finished) -> Result<Measurement, String> {
     let Ran {
         mut measurement,
         processing_seconds,
         start_seconds,
-    } = super::parse(&finished)?;
+    } = super::parse(finished)?;
     finished.charge(&mut measurement, Some(Duration::from_secs_f64(start_seconds)));
     let processing = processing_seconds * 1e6 / measurement.requests.max(1) as f64;
     let less_start = measurement.cpu_less_start_us_per_request.as_mut();
     for cpu in std::iter::once(&mut measurement.cpu_us_per_request).chain(less_start) {
         *cpu = (*cpu - processing).max(0.0);
     }
-    measurement.rss_bytes = finished.rss_bytes;
+    measurement.rss_bytes = Some(finished.ended.memory_bytes);
     Ok(measurement)
 }
 
