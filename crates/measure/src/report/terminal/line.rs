@@ -7,37 +7,25 @@ use crate::report::terminal::cut;
 /// How a line ends that is loud.
 pub(super) const MISSED: &str = "MISSED";
 
-/// One line of the table, as text.
-#[derive(Debug)]
-pub(super) struct Line {
-    pub(super) figure: String,
-    pub(super) ours: String,
-    pub(super) peer: String,
-    pub(super) ratio: String,
-    pub(super) mark: String,
-    pub(super) verdict: &'static str,
-}
-
-impl Line {
-    pub(super) fn of(row: &Row) -> Line {
-        let theirs = row
-            .theirs
-            .map_or_else(String::new, |value| format!(" {}", short(value, "")));
-        // The name gives way: the figure is read.
-        let name = cut(&spoken(&row.peer), 18_usize.saturating_sub(theirs.chars().count()));
-        let verdict = match Outcome::of(row) {
-            Outcome::Missed => MISSED,
-            other => other.word(),
-        };
-        Line {
-            figure: spoken(&row.figure),
-            ours: row.ours.map_or_else(String::new, |value| short(value, &row.unit)),
-            peer: format!("{name}{theirs}"),
-            ratio: row.ratio.map_or_else(String::new, |ratio| short(ratio, "")),
-            mark: row.mark.clone().unwrap_or_default(),
-            verdict,
-        }
-    }
+/// One line of the table: the figure, ours, the peer and its figure, their ratio, the mark and what became of it.
+pub(super) fn cells(row: &Row) -> [String; 6] {
+    let theirs = row
+        .theirs
+        .map_or_else(String::new, |value| format!(" {}", short(value, "")));
+    // The name gives way: the figure is read.
+    let name = cut(&spoken(&row.peer), 18_usize.saturating_sub(theirs.chars().count()));
+    let verdict = match Outcome::of(row) {
+        Outcome::Missed => MISSED,
+        other => other.word(),
+    };
+    [
+        format!("    {}", spoken(&row.figure)),
+        row.ours.map_or_else(String::new, |value| short(value, &row.unit)),
+        format!("{name}{theirs}"),
+        row.ratio.map_or_else(String::new, |ratio| short(ratio, "")),
+        row.mark.clone().unwrap_or_default(),
+        verdict.to_owned(),
+    ]
 }
 
 /// A number of three digits, with its unit.
@@ -76,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_line_has_fewer_words_and_short_numbers() {
-        let line = Line::of(&Row {
+        let line = cells(&Row {
             figure: "CPU a request".into(),
             ours: Some(123_456.0),
             peer: "fio io_uring".into(),
@@ -85,8 +73,7 @@ mod tests {
             holds: Some(false),
             ..Row::default()
         });
-        assert_eq!([&line.figure, &line.ours, &line.peer], ["CPU", "123k", "io_uring 100"]);
-        assert_eq!(line.verdict, "MISSED");
+        assert_eq!(line, ["    CPU", "123k", "io_uring 100", "", "<= 0.75", "MISSED"]);
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use baio_console::output::Align;
 use unicode_width::UnicodeWidthStr;
 
-use super::line::Line;
-use super::{cut, put};
+use super::{cut, line, put};
 use crate::report::record::{Experiment, Record, Row};
 use crate::report::tally::Tally;
 
@@ -73,19 +72,7 @@ fn figure(told: &Row, out: &mut dyn Write) -> io::Result<()> {
     if let Some(reason) = &told.skipped {
         return put(out, &format!("    skipped: {reason}"));
     }
-    let Line {
-        figure,
-        ours,
-        peer,
-        ratio,
-        mark,
-        verdict,
-    } = &Line::of(told);
-    row(
-        out,
-        &FIGURE,
-        [&format!("    {figure}"), ours, peer, ratio, mark, verdict],
-    )
+    row(out, &FIGURE, line::cells(told).each_ref().map(String::as_str))
 }
 
 /// What stands on the terminal: each figure that has a mark; where none has one, the first of each comparison.
