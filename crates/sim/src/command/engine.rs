@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// The first of them
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many engines share the machine
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    engines: u8,
     /// Break one promise on purpose, to see it noticed; `list` names them
     #[arg(long, value_name = "NAME", value_parser = weakening)]
     weaken: Option<(&'static str, engine::Weakening)>,
@@ -30,6 +33,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let plan = engine::Plan {
         seed: args.seed,
         seeds: args.seeds,
+        engines: args.engines.into(),
         weakening: args.weaken.map(|(_, weakening)| weakening),
     };
     let (report, failures) = engine::run(&plan);
@@ -41,8 +45,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             .weaken
             .map(|(name, _)| format!(" --weaken {name}"))
             .unwrap_or_default();
+        let engines = match args.engines {
+            1 => String::new(),
+            many => format!(" --engines {many}"),
+        };
         eprintln!(
-            "replay: cargo run --release -p baio-sim -- engine --seeds 1 --seed {}{weaken}",
+            "replay: cargo run --release -p baio-sim -- engine --seeds 1 --seed {}{engines}{weaken}",
             failure.seed
         );
     }

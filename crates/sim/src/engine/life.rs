@@ -1,4 +1,4 @@
-//! One life of a disk: an engine, requests, answers that are checked, and the power cut that ends it.
+//! One life of a disk: one engine or several, requests, answers that are checked, and the power cut that ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use baio_engine::memory::Region;
 use baio_engine::sim::{Disk, Fault, Faults, Flash, Injected, Profile, Random, Rotating, Sim, SimHandle};
-use baio_engine::{Completion, Engine, EngineOptions, Error, File, Memory, Notice, Request, RequestId, Wait};
+use baio_engine::{
+    Completion, Engine, EngineOptions, Error, File, Memory, Notice, Request, RequestId, SetupError, Wait,
+};
 
 use crate::engine::model::{Model, SECTOR, Word, is_filled};
 use crate::engine::report::{Report, Tale};
@@ -35,7 +37,8 @@ pub(crate) struct Life {
     seed: u64,
     random: Random,
     weakening: Option<Weakening>,
-    engine: Engine,
+    /// All on one machine.
+    engines: Vec<Engine>,
     handle: SimHandle,
     disk: Disk,
     file: File,
@@ -45,7 +48,8 @@ pub(crate) struct Life {
     model: Model,
     blocks: Vec<Use>,
     asked: Vec<Asked>,
-    ids: Vec<RequestId>,
+    /// Of each request: which engine has it, and what that one calls it.
+    ids: Vec<(usize, RequestId)>,
     /// The tags of what is in flight.
     in_flight: Vec<usize>,
     failed_flushes: u64,
@@ -58,24 +62,18 @@ pub(crate) struct Life {
 impl Life {
     pub(crate) fn begin(plan: &Plan, seed: u64, left: Option<Disk>) -> Result<Life, String> {
         let mut random = Random::from(&[seed]);
-        let sim = Sim::new(random.bits()).map_err(|error| error.to_string())?;
-        let handle = sim.handle();
-        let config = EngineOptions {
-            slots: 64,
-            reserved_slots: 0,
-            arena_bytes: 1 << 20,
-            ..EngineOptions::default()
-        };
-        let engine = if plan.weakening == Some(Weakening::SwallowedErrors) {
-            Engine::with_backend(Box::new(Swallowing(sim)), &config)
-        } else {
-            Engine::simulated(sim, &config)
-        };
-        let mut engine = engine.map_err(|error| error.to_string())?;
+        let first = Sim::new(random.bits()).map_err(|error| error.to_string())?;
+        let handle = first.handle();
+        let mut sims = vec![first];
+        for _ in 1..plan.engines {
+            sims.push(sims[0].beside().map_err(|error| error.to_string())?);
+        }
+        let engines: Result<Vec<Engine>, SetupError> = sims.into_iter().map(|sim| engine_on(plan, sim)).collect();
+        let mut engines = engines.map_err(|error| error.to_string())?;
         let disk = left.unwrap_or_else(|| Disk::new(DISK_BYTES));
         disk.set_profile(profile(&mut random));
         let file = File::simulated(&disk, "disk");
-        let found = read_all(&mut engine, &file)?;
+        let found = read_all(&mut engines[0], &file)?;
         let faults = faults(&mut random);
         let is_healthy = faults == Faults::none();
         disk.set_faults(faults.listed());
@@ -87,7 +85,7 @@ impl Life {
             seed,
             random,
             weakening: plan.weakening,
-            engine,
+            engines,
             handle,
             disk,
             file,
@@ -128,28 +126,27 @@ impl Life {
 
     fn run(&mut self, requests: u64) -> Result<(), String> {
         while self.report.requests < requests {
+            let engine = self.some_engine();
             match self.random.below(100) {
-                0..=69 => self.submit()?,
+                0..=69 => self.submit(engine)?,
                 70..=72 => self.cancel(),
                 73..=74 => self.give_up(),
                 75 => {
                     self.file.acknowledge_failure();
                     self.is_poisoned = false;
                 }
-                76..=80 => self.turn(Wait::No)?,
+                76..=80 => self.turn(engine, Wait::No)?,
                 _ => {
-                    let deadline = Some(
-                        self.engine
-                            .now()
-                            .after(Duration::from_micros(self.random.below(20_000))),
-                    );
+                    let limit = Duration::from_micros(self.random.below(20_000));
+                    let deadline = Some(self.engines[engine].now().after(limit));
                     let count = self.random.below(16) as u32;
                     let min_wait = Duration::ZERO;
-                    self.turn(Wait::Until {
+                    let wait = Wait::Until {
                         count,
                         min_wait,
                         deadline,
-                    })?;
+                    };
+                    self.turn(engine, wait)?;
                 }
             }
             self.weaken();
@@ -172,31 +169,40 @@ impl Life {
         }
     }
 
-    fn submit(&mut self) -> Result<(), String> {
+    /// Whose turn it is: where there is one engine, no choice is made.
+    fn some_engine(&mut self) -> usize {
+        match self.engines.len() {
+            1 => 0,
+            many => self.random.below(many as u64) as usize,
+        }
+    }
+
+    fn submit(&mut self, engine: usize) -> Result<(), String> {
         let version = self.asked.len() as u32 + 1;
-        let mut asked = choose(&mut self.random, self.engine.now(), version, self.model.ended());
+        let now = self.engines[engine].now();
+        let mut asked = choose(&mut self.random, now, version, self.model.ended());
         if !self.is_free(&asked) {
-            return self.turn(Wait::one());
+            return self.turn(engine, Wait::one());
         }
         asked.must_fail = asked.does == Does::Sync && self.is_poisoned;
         let tag = self.asked.len();
-        let request = self.request(&mut asked, tag);
-        let Ok(id) = self.engine.submit(request) else {
+        let request = self.request(engine, &mut asked, tag);
+        let Ok(id) = self.engines[engine].submit(request) else {
             self.free_pieces.extend(asked.piece);
-            return self.turn(Wait::one());
+            return self.turn(engine, Wait::one());
         };
         self.report.requests += 1;
         self.take_blocks(&asked);
         self.asked.push(asked);
-        self.ids.push(id);
+        self.ids.push((engine, id));
         self.in_flight.push(tag);
         // A refusal is answered at once.
-        self.take()
+        self.take(engine)
     }
 
-    fn request(&mut self, asked: &mut Asked, tag: usize) -> Request {
+    fn request(&mut self, engine: usize, asked: &mut Asked, tag: usize) -> Request {
         let memory = if asked.moves_bytes() {
-            self.memory(asked)
+            self.memory(engine, asked)
         } else {
             Memory::None
         };
@@ -211,7 +217,7 @@ impl Life {
     }
 
     /// A buffer, or a piece of shared memory between guards; filled for a write, and with something else for a read.
-    fn memory(&mut self, asked: &mut Asked) -> Memory {
+    fn memory(&mut self, engine: usize, asked: &mut Asked) -> Memory {
         let len = asked.bytes();
         let bytes = &mut self.scratch[..len];
         match asked.does {
@@ -234,7 +240,7 @@ impl Life {
             }
             return Memory::Span(span);
         }
-        match self.engine.buffer(len) {
+        match self.engines[engine].buffer(len) {
             Some(mut buffer) => {
                 buffer.copy_from_slice(bytes);
                 Memory::Own(buffer)
@@ -278,28 +284,30 @@ impl Life {
 
     fn cancel(&mut self) {
         if let Some(tag) = self.some_tag() {
-            self.engine.cancel(self.ids[tag]);
+            let (engine, id) = self.ids[tag];
+            self.engines[engine].cancel(id);
         }
     }
 
     fn give_up(&mut self) {
         if let Some(tag) = self.some_tag() {
-            self.engine.abandon(self.ids[tag]);
+            let (engine, id) = self.ids[tag];
+            self.engines[engine].abandon(id);
             self.asked[tag].given_up = true;
         }
     }
 
-    fn turn(&mut self, wait: Wait) -> Result<(), String> {
-        self.engine.turn(wait).map_err(|error| error.to_string())?;
-        self.take()
+    fn turn(&mut self, engine: usize, wait: Wait) -> Result<(), String> {
+        self.engines[engine].turn(wait).map_err(|error| error.to_string())?;
+        self.take(engine)
     }
 
-    fn take(&mut self) -> Result<(), String> {
+    fn take(&mut self, engine: usize) -> Result<(), String> {
         self.look_at_faults();
-        while let Some(done) = self.engine.next_completion() {
+        while let Some(done) = self.engines[engine].next_completion() {
             let tag = done.tag as usize;
-            self.fold(&done);
-            self.answer(done)
+            self.fold(engine, &done);
+            self.answer(engine, done)
                 .map_err(|story| format!("request {tag}: {story}; {:?}", self.asked[tag]))?;
         }
         Ok(())
@@ -329,7 +337,8 @@ impl Life {
         if failed > self.failed_flushes {
             self.failed_flushes = failed;
             self.model.fail_sync();
-            self.is_poisoned = true;
+            // The file knows when the engine has heard that asked for the flush: with one, that is now.
+            self.is_poisoned |= self.engines.len() == 1;
             for &tag in &self.in_flight {
                 // What of it had ended before may be gone, or it has ended and nobody has told.
                 self.asked[tag].doubtful = true;
@@ -348,7 +357,7 @@ impl Life {
         self.model.damage(sectors);
     }
 
-    fn fold(&mut self, done: &Completion) {
+    fn fold(&mut self, engine: usize, done: &Completion) {
         let result = match done.result {
             Ok(count) => u64::from(count),
             Err(error) => error.errno().raw() as u64 | 1 << 40,
@@ -358,7 +367,7 @@ impl Life {
             result,
             u64::from(done.bytes_done),
             u64::from(done.iterations),
-            self.engine.now().0,
+            self.engines[engine].now().0,
             u64::from(done.notice == Notice::Released),
         ];
         for word in words {
@@ -366,9 +375,9 @@ impl Life {
         }
     }
 
-    fn answer(&mut self, done: Completion) -> Result<(), String> {
+    fn answer(&mut self, engine: usize, done: Completion) -> Result<(), String> {
         let tag = done.tag as usize;
-        if done.id != self.ids[tag] {
+        if (engine, done.id) != self.ids[tag] {
             return Err("it has another's id".into());
         }
         let Some(place) = self.in_flight.iter().position(|&known| known == tag) else {
@@ -383,7 +392,7 @@ impl Life {
                 // The rest comes when the disk has let go of it.
                 self.report.indeterminate += 1;
                 let deadline = self.asked[tag].policy.deadline;
-                let is_due = deadline.is_some_and(|at| at <= self.engine.now());
+                let is_due = deadline.is_some_and(|at| at <= self.engines[engine].now());
                 return if is_due {
                     Ok(())
                 } else {
@@ -459,13 +468,29 @@ impl Life {
     }
 
     fn drain(&mut self) -> Result<(), String> {
-        while self.engine.in_flight() > 0 {
-            self.turn(Wait::one())?;
+        for engine in 0..self.engines.len() {
+            while self.engines[engine].in_flight() > 0 {
+                self.turn(engine, Wait::one())?;
+            }
         }
         match self.in_flight.first() {
             Some(&tag) => Err(format!("request {tag} was never answered: {:?}", self.asked[tag])),
             None => Ok(()),
         }
+    }
+}
+
+fn engine_on(plan: &Plan, sim: Sim) -> Result<Engine, SetupError> {
+    let options = EngineOptions {
+        slots: 64,
+        reserved_slots: 0,
+        arena_bytes: 1 << 20,
+        ..EngineOptions::default()
+    };
+    if plan.weakening == Some(Weakening::SwallowedErrors) {
+        Engine::with_backend(Box::new(Swallowing(sim)), &options)
+    } else {
+        Engine::simulated(sim, &options)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The engine on slow, failing disks: random requests, and for each answer the question whether it may be given.
 //!
-//! One seed is one machine and two lives of one disk. A life runs requests (reads, writes, durable writes, allocations,
+//! One seed is one machine, with one engine or several, and two lives of one disk. A life runs requests (reads, writes, durable writes, allocations,
 //! syncs, fences, timers; cancelled, given up, overdue) while the disk fails in the ways that its plan says; then its power is
 //! cut in the middle of things, and what is left is opened by a new engine. Checked are:
 //!
@@ -42,6 +42,8 @@ pub struct Plan {
     pub seed: u64,
     /// How many seeds.
     pub seeds: u64,
+    /// How many engines share the machine, turned by one thread in an order that follows from the seed.
+    pub engines: usize,
     /// A promise that is broken on purpose, to see it noticed.
     pub weakening: Option<Weakening>,
 }

@@ -6,6 +6,7 @@ fn plan(seeds: u64) -> Plan {
     Plan {
         seed: 1,
         seeds,
+        engines: 1,
         weakening: None,
     }
 }
@@ -52,11 +53,26 @@ fn no_answer_is_wrong_and_every_seed_tells_one_story() {
     );
 }
 
+/// One device serves them, so what is promised to one holds against the others too.
+#[test]
+fn several_engines_on_one_machine_keep_their_word() {
+    for engines in [2, 3] {
+        let (report, failures) = run(&Plan { engines, ..plan(40) });
+        assert_eq!((failures, report.wrong, report.replays_differing), (Vec::new(), 0, 0));
+        assert!(
+            report.synced > 0 && report.poisoned > 0 && report.power_cuts == 80,
+            "{report:?}"
+        );
+        assert!(report.sectors_checked > 20 * report.sectors_damaged, "{report:?}");
+    }
+}
+
 #[test]
 fn every_broken_promise_is_noticed() {
-    for (name, weakening) in Weakening::ALL {
+    for (nth, (name, weakening)) in Weakening::ALL.into_iter().enumerate() {
         let weak = Plan {
             weakening: Some(weakening),
+            engines: 1 + nth % 2,
             ..plan(20)
         };
         let (report, failures) = run(&weak);

@@ -118,10 +118,11 @@ impl Life {
         for sectors in &asked.damaged {
             self.model.damage(sectors.clone());
         }
-        let tag = done.tag;
+        let tag = done.tag as usize;
         for &other in &self.in_flight {
             let other_asked = &mut self.asked[other];
-            if other_asked.op == Op::Fence && other as u64 > tag {
+            // A fence is one among the requests of its engine.
+            if other_asked.op == Op::Fence && other > tag && self.ids[other].0 == self.ids[tag].0 {
                 other_asked.later.push(landed);
             }
         }
