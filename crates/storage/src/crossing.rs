@@ -36,6 +36,8 @@ pub(crate) enum Awaited {
     Drained(SlotAddress),
     /// The end of the requests that touch a range which it holds.
     Quiet(HoldId),
+    /// The end of all requests that change the device, as far as it is to be so still.
+    Still(Stillness),
 }
 
 /// What the table tells a lane.
@@ -78,6 +80,11 @@ pub(crate) enum ToLane {
     Thawed,
     /// The volume ends here now.
     Grown { end: u64 },
+    /// May the log be there that has claimed its segment ([`ToTable::LogClaims`])?
+    LogMay {
+        handle: Handle,
+        may: std::result::Result<(), Fault>,
+    },
 }
 
 /// A handle that is wanted, for this user.
@@ -110,6 +117,9 @@ pub(crate) enum ToTable {
     Shrunk,
     /// Whoever kept the volume frozen under this number does so no more.
     Thaw { freeze: u64 },
+    /// A log has claimed a segment, by this handle of its own, and begins when [`ToLane::LogMay`] has come. Whoever wants the segment gone or
+    /// shorter claims it as well before he asks for logs: so one of the two sees the other.
+    LogClaims { handle: Handle, at: SlotAddress },
 }
 
 /// A lane, as the table and operations reach it.
@@ -130,9 +140,6 @@ pub(crate) trait LaneDoor {
 
     /// The cache writes back what was changed of segments. How many ends will [`ToTable::Uncached`] tell of?
     fn write_back(&mut self, tag: u64) -> usize;
-
-    /// Is it as still as that, as far as the lane knows?
-    fn is_still(&self, stillness: Stillness) -> bool;
 
     /// How many cached writes do callers have under way?
     fn cached_writes(&self) -> usize;

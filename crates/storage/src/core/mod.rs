@@ -503,7 +503,7 @@ impl Core {
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        self.lane.has_news() || !self.table.next_turn.is_empty() || self.is_still_at_last()
+        self.lane.has_news() || self.table.has_news()
     }
 
     /// Writes back what is cached, ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.

@@ -20,7 +20,7 @@ pub(crate) enum Claim {
     Shared,
     /// The same, but no log is opened in it: it gets shorter.
     Shorter,
-    /// Nothing: a handle that was opened now might miss that requests are being refused.
+    /// Nothing, nor is a log opened: a handle that was opened now might miss that requests are being refused.
     Closed,
 }
 
@@ -71,9 +71,9 @@ impl Claims {
         self.claims.iter().any(closed)
     }
 
-    /// Whether this segment gets shorter.
-    pub(crate) fn gets_shorter(&self, at: SlotAddress) -> bool {
-        let is_it = |claimed: &Claimed| claimed.at == at && claimed.claim == Claim::Shorter;
+    /// Whether no log may be opened in this segment.
+    pub(crate) fn refuses_logs(&self, at: SlotAddress) -> bool {
+        let is_it = |claimed: &Claimed| claimed.at == at && claimed.claim != Claim::Shared;
         self.claims.iter().any(is_it)
     }
 
@@ -138,6 +138,11 @@ mod tests {
         assert!(claims.claim(at(1), 7, Claim::Shared) && claims.claim(at(2), 8, Claim::Closed));
         assert!(!claims.claim(at(1), 8, Claim::Shared) && claims.claim(at(1), 7, Claim::Closed));
         assert!(claims.is_closed(at(1)) && claims.is_closed(at(2)) && !claims.is_closed(at(3)));
+        assert!(claims.refuses_logs(at(2)) && !claims.refuses_logs(at(3)));
+        claims.claim(at(1), 7, Claim::Shorter);
+        assert!(claims.refuses_logs(at(1)) && !claims.is_closed(at(1)));
+        claims.claim(at(1), 7, Claim::Shared);
+        assert!(!claims.refuses_logs(at(1)));
         claims.ask_to_end(at(1), 9);
         claims.ask_to_end(at(1), 10);
         assert!(claims.is_asked_to_end(7) && !claims.is_asked_to_end(8));

@@ -97,10 +97,10 @@ async fn go(operation: OperationName, done: &mut Done) -> Result<Answer, Fault> 
 
 /// Claims it; false where somebody else has it, who is asked to end.
 fn claim(cx: &mut Context<'_>, at: SlotAddress) -> Result<bool, Fault> {
+    let is_ours = cx.claims.claim(at, cx.index, Claim::Closed);
     if cx.has_log(at) {
         return Err(Fault::HasLog);
     }
-    let is_ours = cx.claims.claim(at, cx.index, Claim::Closed);
     if !is_ours {
         cx.claims.ask_to_end(at, cx.index);
     }

@@ -180,10 +180,10 @@ impl Resize {
                     asked: self.options.size_bytes,
                 });
             }
+            cx.claims.claim(at, cx.index, Claim::Shorter);
             if cx.has_log(at) {
                 return Err(Fault::HasLog);
             }
-            cx.claims.claim(at, cx.index, Claim::Shorter);
         }
         Ok((plan, bucket))
     }

@@ -3,7 +3,7 @@
 
 use baio_engine::{Arena, Wait};
 use baio_storage::log::{LogOptions, LogPart, Salt};
-use baio_storage::{Access, Core, Error, Fault, Handle, Mode, SegmentOp, SegmentRequest};
+use baio_storage::{Access, Core, Error, Fault, Handle, Mode, ResizeOptions, SegmentOp, SegmentRequest};
 
 use crate::harness::{BLOCK, ME, create, open_with_seed, open_write, run, slow_volume, start, write, write_request};
 use crate::held_log::{LOG_BYTES, create_log, options};
@@ -88,6 +88,38 @@ fn nobody_claims_where_he_may_not_write_or_somebody_writes() {
     core.close_handle(handle);
     let fault = core.claim_log(handle).unwrap_err().into_fault();
     assert!(matches!(fault, Fault::Stale), "{fault:?}");
+}
+
+/// It would take the end of that log with it. A claim that was refused leaves nothing.
+#[test]
+fn nobody_claims_what_gets_shorter() {
+    const HALF: u64 = LOG_BYTES / 2;
+    let mut refused = 0;
+    for turns in 0..12 {
+        let (mut core, handle) = with_segment();
+        let half = ResizeOptions::to_size(HALF);
+        let id = core.begin_resize(ME, ME.uid, "log", &half).unwrap();
+        for _ in 0..turns {
+            core.turn(Wait::one()).unwrap();
+        }
+        let claimed = core.claim_log(handle);
+        refused += u32::from(claimed.as_ref().is_err_and(|error| error.code() == "EBUSY"));
+        let resized = loop {
+            if let Some(answer) = core.take_answer(&id) {
+                break answer;
+            }
+            core.turn(Wait::one()).unwrap();
+        };
+        match (claimed, resized) {
+            (Ok(claim), Ok(_)) => assert_eq!(claim.size_bytes, HALF, "after {turns} turns"),
+            (Ok(_), Err(error)) => assert!(matches!(error.fault, Fault::HasLog), "{error}"),
+            (Err(_), resized) => {
+                resized.unwrap();
+                assert_eq!(core.claim_log(handle).unwrap().size_bytes, HALF);
+            }
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[test]

@@ -77,6 +77,8 @@ struct OpenLog {
     is_closing: bool,
     /// When pages wait for it.
     gate: Option<LogGate>,
+    /// It has claimed a segment; when the table has heard of that, it is opened for whoever asked this.
+    opens_for: Option<SlotKey>,
 }
 
 /// Somebody asked something.
@@ -109,6 +111,8 @@ pub(crate) struct Logs {
     fired: Vec<Fired>,
     /// An I/O has ended, so there may be more to be asked of the device.
     is_told: bool,
+    /// Why a caller may not have a log of its own.
+    refused: Option<Fault>,
 }
 
 impl Logs {
@@ -124,6 +128,7 @@ impl Logs {
             gates_left: Vec::new(),
             fired: Vec::new(),
             is_told: false,
+            refused: None,
         }
     }
 
@@ -193,7 +198,7 @@ impl Core {
     /// As [`Core::begin_create_log`]; what is found is told by the answer.
     pub fn begin_log(&mut self, handle: Handle, start: LogStart, options: &LogOptions) -> Result<LogQuestion> {
         let what = start.name();
-        let options = self.free_for_log(what, handle, options)?;
+        let options = self.lane.free_for_log(what, handle, options)?;
         let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
         if start != LogStart::Open {
             for bytes in [&mut uuid, &mut salt.0] {
@@ -201,20 +206,17 @@ impl Core {
                 drawn.map_err(|errno| Error::new(what, self.lane.name_of(handle), errno))?;
             }
         }
-        self.lane.begin_to_open(what, handle, &options, |core, size_bytes| {
+        let LogQuestion(question) = self.lane.begin_to_open(what, handle, &options, |core, size_bytes| {
             LogPart::begin_as(core.engine.arena(), start, size_bytes, (uuid, salt), &options)
-        })
-    }
-
-    /// The options of a log that may be there. The table is asked what only it knows: whether the volume may be changed, and whether the
-    /// segment gets shorter.
-    fn free_for_log(&mut self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<LogOptions> {
-        let may_change = self.table.may_change();
-        let options = self.lane.log_place(what, handle, options, may_change)?;
-        let at = self.lane.objects.address(handle);
-        let gets_shorter = at.is_some_and(|at| self.table.claims.gets_shorter(at));
-        self.lane.must_be_let_go(what, handle, gets_shorter)?;
-        Ok(options)
+        })?;
+        self.pass_on();
+        // What was refused at once needs no question.
+        let asked = self.lane.logs.asked.get(question);
+        if asked.is_some_and(|asked| matches!(asked.answer, Some(Err(_)))) {
+            let answer = self.lane.take_log_answer(question);
+            answer.map_or(Ok(()), |answer| answer.map(drop))?;
+        }
+        Ok(LogQuestion(question))
     }
 
     /// Begins something on an open log; not [`LogRequest::Open`], which opening has begun.
@@ -348,22 +350,30 @@ impl Lane {
     }
 
     fn ask_log(&mut self, log: SlotKey, what: &'static str, request: LogRequest, alone: bool) -> LogQuestion {
+        let question = self.note_question(log, what, alone);
+        self.start_log(log, question, request);
+        LogQuestion(question)
+    }
+
+    fn note_question(&mut self, log: SlotKey, what: &'static str, alone: bool) -> SlotKey {
         self.logs.unanswered += 1;
-        self.logs.is_told = true;
-        let key = self.logs.asked.insert(Asked {
+        self.logs.asked.insert(Asked {
             log,
             what,
             opens: false,
             answer: None,
             waker: None,
             left_alone: alone,
-        });
+        })
+    }
+
+    fn start_log(&mut self, log: SlotKey, question: SlotKey, request: LogRequest) {
+        self.logs.is_told = true;
         if let Some(open) = self.logs.open.get_mut(log) {
             open.is_closing |= matches!(request, LogRequest::Close);
-            open.part.start(owner_of(key), request);
+            open.part.start(owner_of(question), request);
         }
         self.take_log_ends(log);
-        LogQuestion(key)
     }
 
     fn take_log_answer(&mut self, key: SlotKey) -> Option<Result<LogReply>> {
@@ -446,19 +456,25 @@ impl Lane {
             return;
         };
         let question = key_of(done.owner);
-        let Some(asked) = self.logs.asked.get_mut(question).filter(|_| done.owner != NOBODY) else {
+        let Some(asked) = self.logs.asked.get(question).filter(|_| done.owner != NOBODY) else {
             return;
         };
         let object = self.objects.get(handle);
         let name = object.map_or("a closed handle", |object| &object.name);
-        let failed = done.result.is_err();
         let answer = done.result.map_err(|error| Error::of_log(asked.what, name, error));
-        let (opens, left_alone) = (asked.opens, asked.left_alone);
-        let closes = asked.what == CLOSE;
+        self.log_answered(question, answer);
+    }
+
+    fn log_answered(&mut self, question: SlotKey, answer: Result<LogAnswer>) {
+        let Some(asked) = self.logs.asked.get_mut(question) else {
+            return;
+        };
+        let (key, left_alone) = (asked.log, asked.left_alone);
+        let is_over = asked.what == CLOSE || asked.opens && answer.is_err();
         self.fired.extend(asked.waker.take());
         asked.answer = Some(answer);
         self.logs.unanswered -= 1;
-        if closes || opens && failed {
+        if is_over {
             self.log_over(key);
         }
         if left_alone {

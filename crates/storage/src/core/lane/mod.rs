@@ -144,7 +144,9 @@ impl Lane {
     /// Is there anything that a turn would find or submit without waiting?
     pub(in crate::core) fn has_news(&self) -> bool {
         let news = self.is_told || !self.to_table.is_empty() || self.requests.is_woken() || self.logs.want_io();
-        news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
+        news || self.awaited.iter().any(|(_, what)| self.has_become_still(*what))
+            || self.engine.queued() + self.engine.completed() > 0
+            || self.in_cache().1
     }
 
     /// One request less on a handle: whoever waits for the last one may go on.
@@ -160,6 +162,7 @@ impl Lane {
                 // Only who waits for this segment has reason to look through all its handles.
                 Awaited::Drained(at) => address == Some(at) && objects.in_flight_on(at) == 0,
                 Awaited::Quiet(hold) => holds.is_quiet(hold),
+                Awaited::Still(_) => false, // It is looked for when a turn begins.
             };
             if has_come {
                 to_table.push_back(ToTable::HasCome { operation });
@@ -170,6 +173,35 @@ impl Lane {
 
     pub(in crate::core) fn is_frozen(&self) -> bool {
         self.stillness == Stillness::Frozen
+    }
+
+    /// Tells whoever waits for stillness that it has come about.
+    pub(in crate::core) fn tell_stillness(&mut self) {
+        let mut awaited = std::mem::take(&mut self.awaited);
+        awaited.retain(|&(operation, what)| {
+            let has_come = self.has_become_still(what);
+            if has_come {
+                self.to_table.push_back(ToTable::HasCome { operation });
+            }
+            !has_come
+        });
+        self.awaited = awaited;
+    }
+
+    /// Is this stillness, and has it come about?
+    fn has_become_still(&self, what: Awaited) -> bool {
+        match what {
+            Awaited::Still(Stillness::Frozen) => {
+                let mut writes = self.requests.writes_under_way();
+                !writes.any(|(_, handle, _)| self.objects.address(handle).is_some())
+            }
+            // The cache has none of callers' writes, but those that wait for a log.
+            Awaited::Still(Stillness::None | Stillness::Draining) => {
+                let awaits_log = |cached: &PageCache| cached.cache.lsns_awaited().next().is_some();
+                self.requests.cached_writes() == 0 || self.cached.as_deref().is_some_and(awaits_log)
+            }
+            Awaited::Drained(_) | Awaited::Quiet(_) => false,
+        }
     }
 }
 
@@ -215,6 +247,7 @@ impl LaneDoor for Lane {
                 holds.wake_free(objects, requests);
             }
             ToLane::Grown { end } => self.ground.iter_mut().for_each(|ground| ground.end = end),
+            ToLane::LogMay { handle, may } => self.log_may(handle, may),
         }
     }
 
@@ -253,20 +286,6 @@ impl LaneDoor for Lane {
     fn write_back(&mut self, tag: u64) -> usize {
         let cached = self.cached.as_mut();
         cached.map_or(0, |cached| cached.write_back(&self.objects, tag))
-    }
-
-    fn is_still(&self, stillness: Stillness) -> bool {
-        match stillness {
-            Stillness::Frozen => {
-                let mut writes = self.requests.writes_under_way();
-                !writes.any(|(_, handle, _)| self.objects.address(handle).is_some())
-            }
-            // The cache has none of callers' writes, but those that wait for a log.
-            Stillness::None | Stillness::Draining => {
-                let awaits_log = |cached: &PageCache| cached.cache.lsns_awaited().next().is_some();
-                self.requests.cached_writes() == 0 || self.cached.as_deref().is_some_and(awaits_log)
-            }
-        }
     }
 
     fn cached_writes(&self) -> usize {

@@ -41,12 +41,8 @@ impl Core {
             return false;
         }
         self.lane.call_off_syncs();
-        self.table.step_freeze(&mut self.lane)
-    }
-
-    /// Has what a freeze waits for come about, so that a turn would go on with it?
-    pub(in crate::core) fn is_still_at_last(&self) -> bool {
-        self.table.awaits_stillness() && self.table.is_still() && self.lane.is_still(self.table.freeze.stillness())
+        self.lane.tell_stillness();
+        self.pass_on() | self.table.step_freeze(&mut self.lane)
     }
 }
 
@@ -115,15 +111,23 @@ impl Table {
         self.freeze.is_wanted() && self.running.iter().any(|(_, running)| running.waits_for_stillness())
     }
 
+    /// Has what a freeze waits for come about, so that a turn would go on with it?
+    pub(in crate::core) fn is_still_at_last(&self) -> bool {
+        self.freeze.is_wanted() && self.waits_for_operations().is_some() && self.is_still()
+    }
+
+    fn waits_for_operations(&self) -> Option<u32> {
+        let mut waits = self
+            .running
+            .iter()
+            .filter(|(_, running)| running.waits_for_operations());
+        waits.next().map(|(index, _)| index)
+    }
+
     fn step_freeze(&mut self, lane: &mut dyn LaneDoor) -> bool {
-        let waits = |(_, running): &(u32, &Running)| running.waits_for_stillness();
-        let Some(index) = self.running.iter().find(waits).map(|(index, _)| index) else {
+        let Some(index) = self.waits_for_operations().filter(|_| self.is_still()) else {
             return false;
         };
-        let stillness = self.freeze.stillness();
-        if !self.is_still() || !lane.is_still(stillness) {
-            return false;
-        }
         if let Some(running) = self.running.at_mut(index) {
             running.found_still();
         }

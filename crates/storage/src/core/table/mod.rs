@@ -9,10 +9,12 @@ mod token;
 
 use std::task::Waker;
 
+use baio_engine::Errno;
+
 use self::operations::Running;
 use self::token::Token;
 use super::tags::Recipient;
-use crate::crossing::{LaneDoor, ToTable};
+use crate::crossing::{LaneDoor, ToLane, ToTable};
 use crate::error::Fault;
 use crate::operation::Event;
 use crate::operation::claims::Claims;
@@ -65,7 +67,8 @@ impl Table {
     pub(in crate::core) fn hear(&mut self, lane: &mut dyn LaneDoor, message: ToTable) {
         match message {
             ToTable::HasCome { operation } => {
-                if self.running.get(operation).is_some() {
+                let running = self.running.get_mut(operation);
+                if running.is_some_and(|running| !running.requests_are_still()) {
                     self.step(lane, operation.index, Event::Drained);
                 }
             }
@@ -80,6 +83,10 @@ impl Table {
                 }
             }
             ToTable::Thaw { freeze } => self.thaw(lane, freeze),
+            ToTable::LogClaims { handle, at } => {
+                let may = self.may_have_log(at);
+                lane.obey(ToLane::LogMay { handle, may });
+            }
         }
     }
 
@@ -88,8 +95,17 @@ impl Table {
         self.next_turn.len() + self.with_threads.len() + usize::from(self.awaits_stillness())
     }
 
-    /// May the volume be changed?
-    pub(in crate::core) fn may_change(&self) -> Result<(), Fault> {
-        self.volume.as_ref().map_or(Ok(()), Volume::may_change)
+    /// Would a turn go on with something at once?
+    pub(in crate::core) fn has_news(&self) -> bool {
+        !self.next_turn.is_empty() || self.is_still_at_last()
+    }
+
+    /// May a log be opened in a segment? Not where nothing may be changed, nor where somebody is about to take its end away.
+    fn may_have_log(&self, at: SlotAddress) -> Result<(), Fault> {
+        self.volume.as_ref().map_or(Ok(()), Volume::may_change)?;
+        match self.claims.refuses_logs(at) {
+            true => Err(Errno::EBUSY.into()),
+            false => Ok(()),
+        }
     }
 }

@@ -11,7 +11,7 @@ use baio_engine::Wait;
 use crate::core::Core;
 use crate::core::table::Table;
 use crate::core::tags::Recipient;
-use crate::crossing::{LaneDoor, ToLane};
+use crate::crossing::{Awaited, LaneDoor, ToLane};
 use crate::error::{Error, Fault, Result};
 use crate::operation::{Answer, Context, Event, Kind, Operation, Progress, Shown, Step, waits};
 use crate::slot_map::SlotKey;
@@ -20,8 +20,7 @@ use crate::volume::inspect::SegmentInfo;
 /// An operation under way, and what it waits for.
 pub(in crate::core) struct Running {
     operation: Operation,
-    /// It waits for the end of all that changes the device.
-    stilling: bool,
+    stilling: Stilling,
     /// Requests of its own that have not ended.
     under_way: u32,
     answer: Option<Result<Answer>>,
@@ -37,6 +36,16 @@ pub(in crate::core) struct Running {
     parent: Option<SlotKey>,
     /// Who is told how far it is.
     watch: Option<Watch>,
+}
+
+/// Does it wait for the end of all that changes the device, and of whose? Nobody begins anew meanwhile, so what was found still stays so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stilling {
+    No,
+    /// Of requests: the lane tells.
+    Requests,
+    /// These have ended; operations may not have.
+    Operations,
 }
 
 /// How far an operation is, told at each of its steps; for any thread.
@@ -60,7 +69,7 @@ impl Running {
     fn new(operation: Operation, parent: Option<SlotKey>) -> Running {
         Running {
             operation,
-            stilling: false,
+            stilling: Stilling::No,
             under_way: 0,
             answer: None,
             waker: None,
@@ -91,12 +100,25 @@ impl Running {
     }
 
     pub(in crate::core) fn waits_for_stillness(&self) -> bool {
-        self.stilling
+        self.stilling != Stilling::No
+    }
+
+    pub(in crate::core) fn waits_for_operations(&self) -> bool {
+        self.stilling == Stilling::Operations
+    }
+
+    /// The lane tells that what it waits for there has come: is that the stillness of requests?
+    pub(in crate::core) fn requests_are_still(&mut self) -> bool {
+        let is_it = self.stilling == Stilling::Requests;
+        if is_it {
+            self.stilling = Stilling::Operations;
+        }
+        is_it
     }
 
     /// What it waited for has come about.
     pub(in crate::core) fn found_still(&mut self) {
-        self.stilling = false;
+        self.stilling = Stilling::No;
     }
 
     pub(in crate::core) fn has_ended(&self) -> bool {
@@ -378,7 +400,10 @@ impl Table {
         match step {
             Step::Requests | Step::Uncached => {}
             Step::Turn => self.next_turn.push(key),
-            Step::Still => running.stilling = true,
+            Step::Still => {
+                running.stilling = Stilling::Requests;
+                lane.will_tell(key, Awaited::Still(self.freeze.stillness()));
+            }
             Step::Thread => self.with_threads.push(key),
             Step::Token if running.may_end_waiting() => return Some((index, Event::CalledOff)),
             Step::Unclaimed if running.called_off => return Some((index, Event::CalledOff)),
@@ -405,7 +430,7 @@ impl Table {
     ) -> Option<(u32, Event)> {
         self.unclaim(key.index);
         let running = self.running.get_mut(key)?;
-        running.stilling = false;
+        running.stilling = Stilling::No;
         if let Some(parent) = running.parent {
             self.running.remove(key);
             self.running.get(parent)?; // It had an accident.

@@ -4,9 +4,9 @@
 use baio_words::LogClaim;
 
 use crate::core::Core;
+use crate::crossing::ToTable;
 use crate::error::{Error, Fault, Result};
 use crate::log::LogOptions;
-use crate::object::Target;
 use crate::request::Handle;
 
 impl Core {
@@ -18,20 +18,24 @@ impl Core {
     /// As [`Core::begin_create_log`]; it is a plain file.
     pub fn claim_log(&mut self, handle: Handle) -> Result<LogClaim> {
         const WHAT: &str = "open the log in";
-        let options = self.free_for_log(WHAT, handle, &LogOptions::default())?;
-        let size_bytes = self.lane.size(handle)?;
+        let options = self.lane.free_for_log(WHAT, handle, &LogOptions::default())?;
         let Some(object) = self.lane.objects.get(handle) else {
             return Err(Error::new(WHAT, "a closed handle", Fault::Stale));
         };
-        if let Target::Plain(_) = object.target {
+        let Some(at) = self.lane.objects.address(handle) else {
             return Err(Error::new(WHAT, &object.name, Fault::NotYet("a claim of a plain file")));
-        }
+        };
         let (name, access, target) = (object.name.clone(), object.access, object.target.clone());
-        let handle = self.lane.objects.add(name, access, target);
+        let handle = self.lane.objects.add(name.clone(), access, target);
         self.lane.objects.claim(handle);
+        self.lane.to_table.push_back(ToTable::LogClaims { handle, at });
+        self.pass_on();
+        if let Some(fault) = self.lane.logs.refused.take() {
+            return Err(Error::new(WHAT, name, fault));
+        }
         Ok(LogClaim {
             handle,
-            size_bytes,
+            size_bytes: self.lane.size(handle)?,
             block_bytes: options.block_bytes,
             flushes: options.window_short == 1,
         })

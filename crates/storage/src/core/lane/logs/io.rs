@@ -45,8 +45,8 @@ impl Lane {
     }
 
     /// Nobody is at work there who would not ask again: what lands later would land over the log's batches, also when nobody waits for it
-    /// any more. Nor is its segment `gets_shorter`.
-    pub(super) fn must_be_let_go(&mut self, operation: &'static str, handle: Handle, gets_shorter: bool) -> Result<()> {
+    /// any more.
+    pub(super) fn must_be_let_go(&mut self, operation: &'static str, handle: Handle) -> Result<()> {
         let line = self.objects.line(handle);
         let is_there = |(other, op)| !matches!(op, SegmentOp::Allocate { .. }) && self.objects.line(other) == line;
         let has_begun = self.requests.changes_under_way().any(is_there);
@@ -57,14 +57,15 @@ impl Lane {
                 .as_ref()
                 .is_some_and(|cached| cached.cache.is_pinned(object))
         };
-        if has_begun || object.is_some_and(is_pinned) || gets_shorter {
+        if has_begun || object.is_some_and(is_pinned) {
             return Err(Error::new(operation, self.name_of(handle), Errno::EBUSY));
         }
         Ok(())
     }
 
     pub(super) fn start_log_ios(&mut self, key: SlotKey) {
-        while let Some(log) = self.logs.open.get_mut(key) {
+        // One whose claim the table has not heard of touches nothing.
+        while let Some(log) = self.logs.open.get_mut(key).filter(|log| log.opens_for.is_none()) {
             let next = log.delayed.pop_front().or_else(|| {
                 let (id, kind, memory) = log.part.next_io()?;
                 Some((LogIo { log: key, id, kind }, memory))

@@ -6,6 +6,7 @@ use baio_engine::{Caching, Kind};
 
 use super::{ENTRIES, LogQuestion, OpenLog};
 use crate::core::lane::Lane;
+use crate::crossing::ToTable;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::log::{LogError, LogOptions, LogPart, LogRequest};
@@ -14,14 +15,19 @@ use crate::request::Handle;
 use crate::volume::lock::{Hold, lock};
 
 impl Lane {
-    /// May a log be there? Then its options, with the block that the device asks for. Is the volume to be changed at all?
-    pub(super) fn log_place(
-        &self,
+    /// May a log be there, as far as the lane knows? Then its options, with the block that the device asks for.
+    pub(super) fn free_for_log(
+        &mut self,
         what: &'static str,
         handle: Handle,
         options: &LogOptions,
-        may_change: std::result::Result<(), Fault>,
     ) -> Result<LogOptions> {
+        let options = self.log_place(what, handle, options)?;
+        self.must_be_let_go(what, handle)?;
+        Ok(options)
+    }
+
+    fn log_place(&self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<LogOptions> {
         let object = self
             .objects
             .get(handle)
@@ -36,11 +42,7 @@ impl Lane {
         }
         let file = match &object.target {
             Target::Plain(file) => file,
-            Target::Segment { .. } => {
-                may_change.map_err(fail)?;
-                let ground = self.ground.as_ref();
-                &ground.ok_or_else(|| fail(Fault::Stale))?.file
-            }
+            Target::Segment { .. } => &self.ground.as_ref().ok_or_else(|| fail(Fault::Stale))?.file,
         };
         // It may have been given since the file came in.
         file.must_not_append().map_err(|error| fail(error.into()))?;
@@ -66,7 +68,8 @@ impl Lane {
         Ok(options)
     }
 
-    /// Begins a log; `part` makes it, told how many bytes it has there.
+    /// Begins a log; `part` makes it, told how many bytes it has there. In a segment it has a claim, and waits until the table has heard
+    /// of that.
     pub(super) fn begin_to_open(
         &mut self,
         what: &'static str,
@@ -116,12 +119,108 @@ impl Lane {
             entries,
             is_closing: false,
             gate: None,
+            opens_for: None,
         };
         let key = self.logs.open.insert(log);
-        let question = self.ask_log(key, what, LogRequest::Open, false);
-        if let Some(asked) = self.logs.asked.get_mut(question.0) {
+        let question = self.note_question(key, what, false);
+        if let Some(asked) = self.logs.asked.get_mut(question) {
             asked.opens = true;
         }
-        Ok(question)
+        match (self.objects.address(handle), self.logs.open.get_mut(key)) {
+            (Some(at), Some(log)) => {
+                log.opens_for = Some(question);
+                self.to_table.push_back(ToTable::LogClaims { handle, at });
+            }
+            _ => self.start_log(key, question, LogRequest::Open),
+        }
+        Ok(LogQuestion(question))
+    }
+
+    /// The table has heard of the claim of a log, by this handle of its own: the log begins, or goes.
+    pub(in crate::core) fn log_may(&mut self, handle: Handle, may: std::result::Result<(), Fault>) {
+        let log = self.logs.open.values_mut().find(|log| log.handle == handle);
+        match (log.and_then(|log| log.opens_for.take()), may) {
+            (Some(question), Ok(())) => {
+                if let Some(key) = self.logs.asked.get(question).map(|asked| asked.log) {
+                    self.start_log(key, question, LogRequest::Open);
+                }
+            }
+            (Some(question), Err(fault)) => {
+                let what = self.logs.asked.get(question).map_or("open", |asked| asked.what);
+                let error = Error::new(what, self.name_of(handle), fault);
+                self.log_answered(question, Err(error));
+            }
+            // A caller's own.
+            (None, Ok(())) => {}
+            (None, Err(fault)) => {
+                self.logs.refused = Some(fault);
+                self.close_handle(handle);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baio_engine::sim::{Disk, Sim};
+    use baio_engine::{Engine, EngineOptions, File};
+
+    use super::*;
+    use crate::core::Core;
+    use crate::crossing::LaneDoor;
+    use crate::identity::Identity;
+    use crate::log::{LogStart, Salt};
+    use crate::operation::claims::Claim;
+    use crate::operation::create::CreateOptions;
+    use crate::volume::format::{FormatOptions, format_on};
+
+    const ME: Identity = Identity::new(7, 7);
+
+    fn core() -> Core {
+        let options = EngineOptions {
+            slots: 64,
+            arena_bytes: 16 << 20,
+            ..EngineOptions::default()
+        };
+        let disk = File::simulated(&Disk::new(32 << 20), "disk");
+        let mut engine = Engine::simulated(Sim::new(3).unwrap(), &options).unwrap();
+        format_on(&mut engine, &disk, &FormatOptions::default()).unwrap();
+        let mut core = Core::open_on(engine, &disk, &options).unwrap();
+        core.create(ME, ME.uid, "log", &CreateOptions::of_size(8 << 20))
+            .unwrap();
+        core
+    }
+
+    /// The table hears of it later, as with a thread between: what was claimed there meanwhile comes first.
+    #[test]
+    fn a_log_claims_its_segment_before_it_asks_and_touches_nothing_before_it_may() {
+        for refused in [false, true] {
+            let mut core = core();
+            let (handle, _) = core.open_segment(ME, ME.uid, "log", Access::Write).unwrap();
+            let at = core.lane.objects.address(handle).unwrap();
+            let options = core
+                .lane
+                .free_for_log("create", handle, &LogOptions::default())
+                .unwrap();
+            let make = |lane: &Lane, bytes| {
+                let names = ([1; 16], Salt([2; 16]));
+                LogPart::begin_as(lane.engine.arena(), LogStart::Create, bytes, names, &options)
+            };
+            let question = core.lane.begin_to_open("create", handle, &options, make).unwrap();
+            assert!(core.lane.has_log(at), "whoever wants the segment shorter sees it");
+            core.lane.turn_logs();
+            assert_eq!(core.lane.engine.queued(), 0);
+            if refused {
+                core.table.claims.claim(at, 99, Claim::Shorter);
+            }
+            core.pass_on();
+            let answer = core.wait_log(&question);
+            assert_eq!(
+                answer.as_ref().is_err_and(|error| error.code() == "EBUSY"),
+                refused,
+                "{answer:?}"
+            );
+            assert_eq!((core.lane.has_log(at), answer.is_ok()), (!refused, !refused));
+        }
     }
 }
