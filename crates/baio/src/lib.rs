@@ -83,7 +83,7 @@
 //! |---|---|
 //! | reach the disk | [`Link`]: [`Local`], [`Remote`]; opened with [`LinkOptions`], [`EngineOptions`], [`CacheOptions`] |
 //! | use a plain file or a device | [`File`], [`OpenOptions`] |
-//! | use a volume | [`format()`], [`FormatOptions`]; [`Segment`], [`Access`], [`CreateOptions`], [`ResizeOptions`], [`SegmentInfo`], [`VolumeView`], [`Limits`] |
+//! | use a volume | [`format()`], [`FormatOptions`], [`check()`]; [`Segment`], [`Access`], [`CreateOptions`], [`ResizeOptions`], [`SegmentInfo`], [`VolumeView`], [`Limits`] |
 //! | read, write, sync | the methods of [`Opened`], which files and segments share; [`Request`], [`Done`], [`Failed`]; [`Mode`], [`Durability`] |
 //! | create, resize, list, ... | the methods of [`Link`]; [`Operation`] |
 //! | keep records | [`Log`], [`LogOptions`], [`Records`], [`Lsn`] |
@@ -162,14 +162,15 @@ pub use baio_engine::{
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
 pub use baio_storage::cache::{CacheError, CacheOptions, CacheStats, LentPages};
-pub use baio_storage::log::{Hole, LogError, LogOptions, LogUsage, Lsn, Recovered, Retained};
+pub use baio_storage::log::{Hole, LogError, LogLook, LogOptions, LogUsage, Lsn, Recovered, Retained};
 pub use baio_storage::segment::layout::LayoutError;
-pub use baio_storage::segment::name::NameError;
+pub use baio_storage::segment::name::{NameError, SegmentName};
 pub use baio_storage::{
     Access, Account, CheckProgress, CheckReport, Core, CreateOptions, DefragProgress, DefragReport, EVERYBODY_ELSE,
-    Error, ErrorContext, Fault, FormatOptions, Handle, Identity, InUse, Limits, Mode, Outcome, PinnedPage, Pinning,
-    Problem, ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Sight,
-    Status, StatusWord, Ticket, Unmoved, Usage, VolumeInfo, VolumeView, Watch, Zeroing,
+    Error, ErrorContext, Fault, FormatOptions, Handle, Identity, InUse, Limits, Mode, NO_GROUP, Outcome, PinnedPage,
+    Pinning, Problem, ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest,
+    Sight, Status, StatusWord, StillVolume, Ticket, Unmoved, Usage, VOLUME_BYTES_MIN, VolumeInfo, VolumeView, Watch,
+    Zeroing, check, holds_volume,
 };
 pub use baio_words::session::{BrokerStatus, OwnerStatus};
 pub use baio_words::{IoError, OperationName, Ownership, OwnershipChange, RequestFault};

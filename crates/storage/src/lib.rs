@@ -73,4 +73,6 @@ pub use volume::beside::Seen;
 pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_on};
 pub use volume::device::Device;
 pub use volume::format::{FormatOptions, format_on};
-pub use volume::inspect::{InUse, SegmentInfo, VolumeInfo, VolumeView, inspect_on, inspect_volume_on};
+pub use volume::inspect::{
+    InUse, SegmentInfo, VOLUME_BYTES_MIN, VolumeInfo, VolumeView, holds_volume, inspect_on, inspect_volume_on,
+};

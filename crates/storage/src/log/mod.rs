@@ -27,6 +27,7 @@
 //! | `seen` | what a read gave: nothing judges what was not read |
 //! | `truncate`, `grow` | space given up, space added |
 //! | `index`, `recent`, `read`, `reader` | finding batches, reading them, records out of them |
+//! | `look` | looking at a log that another may have open |
 //!
 //! What it promises: a record whose LSN is below the durable LSN is there after a crash, and its whole group; what is recovered has
 //! no gap. An LSN is never given twice. Who waits for one that the crash before this opening has lost hears so. A failed write
@@ -48,6 +49,7 @@ mod headers;
 mod index;
 mod ios;
 mod jobs;
+mod look;
 mod make;
 mod opening;
 mod options;
@@ -91,6 +93,7 @@ pub use begin::LogStart;
 pub use bell::LogBell;
 pub use error::LogError;
 pub use flights::BATCH_CLASSES;
+pub use look::LogLook;
 pub use options::LogOptions;
 pub use read::{BatchRange, Batches};
 pub use reader::{Record, RecordReader};

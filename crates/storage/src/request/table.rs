@@ -534,8 +534,9 @@ impl Requests {
 }
 
 impl Outcome {
-    /// The end of a request that never reached the engine. The table fills in its tag.
-    pub(crate) fn early(ticket: Ticket, memory: Memory, result: Result<u32>) -> Outcome {
+    /// The end of a request that never reached an engine. Its tag is for the caller to fill in.
+    #[must_use]
+    pub fn early(ticket: Ticket, memory: Memory, result: Result<u32>) -> Outcome {
         Outcome {
             ticket,
             tag: 0,

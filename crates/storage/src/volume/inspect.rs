@@ -4,6 +4,8 @@
 //! write would make, but in memory only. A list reads the table once; one segment is looked up by its name, in one bucket
 //! as a rule, and says what that bucket says: that another segment claims its blocks is known after the next open.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio_engine::Engine;
@@ -12,9 +14,10 @@ pub use baio_words::{InUse, SegmentInfo, VolumeInfo, VolumeView};
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Identity, Sight};
 use crate::segment::inode::{Inode, InodeState};
+use crate::segment::layout::SUPERBLOCK_STEP;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::{Probe, SlotAddress, Visit};
-use crate::segment::superblock::Superblock;
+use crate::segment::superblock::{MAGIC, Superblock};
 use crate::volume::accounts::Account;
 use crate::volume::beside::{self, Seen, Witness};
 use crate::volume::contents::{Contents, Gathering};
@@ -22,6 +25,20 @@ use crate::volume::device::Device;
 use crate::volume::lock::Hold;
 use crate::volume::table::{self, Doubt, Healing};
 use crate::volume::{MIXED, snapshot, superblocks};
+
+/// A file of fewer bytes holds no volume: the second copy of its superblock begins here.
+pub const VOLUME_BYTES_MIN: u64 = SUPERBLOCK_STEP;
+
+/// Does this file or device hold a volume, whole or damaged? The first or the second copy of its superblock begins in a way that nothing else
+/// does. It must be open for reading; of what cannot be read there is none.
+#[must_use]
+pub fn holds_volume(file: &File) -> bool {
+    let found = |at| {
+        let mut head = [0; MAGIC.len()];
+        file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
+    };
+    found(0) || found(VOLUME_BYTES_MIN)
+}
 
 /// A segment, as its inode says.
 pub(crate) fn segment_info(inode: &Inode, name: &SegmentName, block_size: u32, quarantined: bool) -> SegmentInfo {

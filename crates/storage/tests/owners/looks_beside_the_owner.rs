@@ -16,7 +16,6 @@ use baio_storage::{Core, CreateOptions, InUse, ResizeOptions, SegmentInfo};
 use crate::harness::loop_device::Loop;
 use crate::harness::{BLOCK, ME, config, format};
 
-/// `crates/cli/tests/volumes/looks_beside_the_owner.rs` has a thousand.
 const ROUNDS: usize = 500;
 const STEPS: u64 = 8;
 
