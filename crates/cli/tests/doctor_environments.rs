@@ -90,7 +90,7 @@ fn a_filter_that_kills_is_named() {
     assert_ne!(told["backend"], "uring");
     let forced = Done(deadly().run(BAIO, &[command, &["--backend", "uring"]].concat()));
     let errors = forced.errors();
-    assert!(forced.status() != 0 && format!("{errors}{}", String::from_utf8_lossy(forced.out())).contains("seccomp"));
+    assert!(forced.status() != 0 && format!("{errors}{}", forced.text()).contains("seccomp"));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_filter_that_hides_rings_is_named() {
 fn people_read_the_same() {
     let _alone = alone();
     let done = doctor(Confined::new().without(RING, libc::EPERM), &["--verbose"]).succeeds();
-    let text = String::from_utf8_lossy(done.out()).into_owned();
+    let text = done.text();
     let line = text.lines().find(|line| line.starts_with("backend uring")).unwrap();
     for word in ["EPERM", "cause: ", "cure: "] {
         assert!(line.contains(word), "{line}");
@@ -141,7 +141,7 @@ fn the_verdict_comes_first_and_then_what_to_do() {
     let _alone = alone();
     let confined = || Confined::new().without(RING, libc::EPERM);
     let done = doctor(confined(), &[]).succeeds();
-    let text = String::from_utf8_lossy(done.out()).into_owned();
+    let text = done.text();
     let mut lines = text.lines();
     assert!(
         lines.next().unwrap().starts_with("Usable: requests go through "),

@@ -21,7 +21,7 @@ fn a_copy_into_it_fails() {
         told.errors()
     );
     assert_eq!(told.records().len(), 2);
-    assert_eq!(place.baio("stat vol --json").json()["clean"], true);
+    assert_eq!(place.json("stat vol")["clean"], true);
 }
 
 #[test]

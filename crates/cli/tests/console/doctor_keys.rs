@@ -177,7 +177,7 @@ fn of_a_path() {
     place.write("data", &[7; 65536]);
     place.volume("8M", "1M");
     for path in ["data", "vol", ".", "/dev/null"] {
-        let told = place.baio(&format!("doctor {path} --json")).json();
+        let told = place.json(&format!("doctor {path}"));
         fits(&told, DIAGNOSIS);
         let told = &told["path"];
         fits(told, PATH);

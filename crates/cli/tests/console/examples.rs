@@ -11,7 +11,7 @@ const LONG: &str = "tour";
 const OF_OTHERS: &str = "run";
 
 fn text(place: &Place, line: &str) -> String {
-    String::from_utf8(place.baio(line).succeeds().out().to_vec()).unwrap()
+    place.text(line)
 }
 
 /// The lines below a heading.

@@ -5,13 +5,9 @@ use std::process::{Command, Stdio};
 
 use crate::support::{BAIO, Done, Place, skip};
 
-fn text_of(done: &Done) -> String {
-    String::from_utf8(done.out().to_vec()).unwrap()
-}
-
 /// The commands, as the help lists them.
 fn commands(place: &Place) -> Vec<String> {
-    let help = text_of(&place.baio("--help").succeeds());
+    let help = place.text("--help");
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| line.starts_with("  "));
     let names = listed.filter_map(|line| line.split_whitespace().next());
@@ -31,7 +27,7 @@ fn is_there(program: &str) -> bool {
 #[test]
 fn the_version_names_what_is_compiled_in() {
     let place = Place::new();
-    let text = text_of(&place.baio("--version").succeeds());
+    let text = place.text("--version");
     assert!(
         text.starts_with(&format!("baio {}\n", env!("CARGO_PKG_VERSION"))),
         "{text}"
@@ -39,16 +35,13 @@ fn the_version_names_what_is_compiled_in() {
     for backend in ["io_uring", "Linux native AIO", "threads", "sync"] {
         assert!(text.contains(backend), "{backend}: {text}");
     }
-    assert_eq!(
-        text_of(&place.baio("-V").succeeds()),
-        format!("baio {}\n", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(place.text("-V"), format!("baio {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 fn every_command_has_a_page() {
     let place = Place::new();
-    let told = place.baio("install-docs to --json").succeeds().json();
+    let told = place.json("install-docs to");
     let commands = commands(&place);
     assert!(commands.len() > 15, "{commands:?}");
     assert_eq!(told["files"].as_array().unwrap().len(), commands.len() + 1 + 3);
@@ -87,7 +80,7 @@ fn what_was_written_is_told_even_if_not_all_could_be() {
     std::fs::create_dir_all(place.path("to/share/fish")).unwrap();
     place.write("to/share/fish/vendor_completions.d", b"no directory");
     let told = place.baio("install-docs to").fails_with(1);
-    assert!(text_of(&told).lines().any(|line| line == "to/share/man/man1/baio.1"));
+    assert!(told.text().lines().any(|line| line == "to/share/man/man1/baio.1"));
     assert!(
         told.errors().contains("baio.fish") && told.errors().contains("cure: "),
         "{}",
@@ -123,9 +116,9 @@ fn the_pages_are_clean() {
             let shown = page.display();
             assert_eq!((done.status(), done.errors()), (0, String::new()), "{program} {shown}");
             if program == "mandoc" {
-                assert_eq!(text_of(&done), "", "{shown}");
+                assert_eq!(done.text(), "", "{shown}");
             } else {
-                assert!(text_of(&done).contains("SYNOPSIS"), "{shown}");
+                assert!(done.text().contains("SYNOPSIS"), "{shown}");
             }
         }
     }
@@ -167,7 +160,7 @@ fn bash_offers(place: &Place, words: &[&str]) -> Vec<String> {
         .current_dir(place.path(""))
         .output();
     let offered = Done(offered.unwrap());
-    text_of(&offered).lines().map(str::to_owned).collect()
+    offered.text().lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -193,7 +186,7 @@ fn words_and_segments_are_offered() {
 fn a_directory_that_cannot_be_made_is_named() {
     let place = Place::new();
     place.write("f", b"");
-    let error = place.baio("install-docs f --json").fails_with(1).error();
+    let error = place.error("install-docs f", 1);
     assert_eq!(error["code"], "ENOTDIR");
     assert!(error["object"].as_str().unwrap().starts_with("f/share/man"), "{error}");
 }

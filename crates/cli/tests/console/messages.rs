@@ -1,8 +1,10 @@
 //! Promise: whoever types something wrong is told what, what was needed, and what to type instead. Each line here once got an answer
 //! that helped nobody.
 
+use serde_json::json;
+
 use crate::support::terminal::shown_on_a_terminal;
-use crate::support::{self, Place};
+use crate::support::{self, Place, has};
 
 /// What is typed, the status, what is said, and what must not be said.
 type Line = (&'static str, i32, &'static [&'static str], &'static [&'static str]);
@@ -113,8 +115,8 @@ fn a_terminal_gets_lines_and_sizes_and_one_colour() {
 fn a_deleted_segment_is_not_live() {
     let place = Place::new();
     place.volume("16M", "1M");
-    let told = place.baio("delete vol#a --json").succeeds().json();
-    assert_eq!((&told["name"], &told["state"]), (&"a".into(), &"deleted".into()));
+    let told = place.json("delete vol#a");
+    has(&told, json!({"name": "a", "state": "deleted"}));
 }
 
 #[test]
@@ -122,7 +124,7 @@ fn a_list_tells_group_and_mode() {
     let place = Place::new();
     place.baio("format vol --size 16M").succeeds();
     place.baio("create vol#a --size 4K --mode 0640").succeeds();
-    let told = place.baio("list vol --json").succeeds().json();
+    let told = place.json("list vol");
     let segment = &told["segments"][0];
     assert_eq!(segment["mode"], "0640");
     assert_eq!(segment["owner_gid"], rustix::process::getegid().as_raw());
@@ -135,8 +137,7 @@ fn wide_names_do_not_move_columns() {
     for name in ["日本語", "abcdef"] {
         place.baio(&format!("create vol#{name} --size 4K")).succeeds();
     }
-    let told = place.baio("list vol").succeeds();
-    let text = String::from_utf8(told.out().to_vec()).unwrap();
+    let text = place.text("list vol");
     // Both names are six columns wide.
     let behind = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap();
@@ -155,7 +156,7 @@ fn names_are_shown_as_what_they_are() {
     for bytes in ["\\342\\200\\256", "\\342\\200\\213"] {
         let line = format!("{program} rename vol#a \"$(printf 'gpj{bytes}exe')\" >/dev/null && {program} list vol");
         let told = place.shell(&line).succeeds();
-        let text = String::from_utf8(told.out().to_vec()).unwrap();
+        let text = told.text();
         assert!(text.contains("gpj\\u{20"), "{text}");
         place
             .shell(&format!("{program} rename \"vol#$(printf 'gpj{bytes}exe')\" a"))
@@ -178,10 +179,9 @@ fn a_segment_without_a_group_shows_none() {
     }
     let place = Place::new();
     place.baio("format vol --size 16M").succeeds();
-    let made = place.baio("create vol#1000/a --size 4K --json").succeeds().json();
+    let made = place.json("create vol#1000/a --size 4K");
     assert!(made["owner_gid"].is_null(), "{made}");
-    let told = place.baio("list vol").succeeds();
-    let text = String::from_utf8(told.out().to_vec()).unwrap();
+    let text = place.text("list vol");
     let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..3], ["a", "1000", "-"], "{text}");
 }

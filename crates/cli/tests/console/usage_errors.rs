@@ -47,18 +47,22 @@ fn the_bare_name_shows_all_commands() {
         assert!(text.contains(word), "{word}: {text}");
     }
     // A program gets an object all the same.
-    let error = place.baio("--json").fails_with(2).json();
-    assert_eq!(error["error"]["code"], "EUSAGE");
+    let error = &place.baio("--json").fails_with(2).json()["error"];
+    assert_eq!(error["code"], "EUSAGE");
+    assert!(
+        error["message"].as_str().unwrap().contains("a command is missing"),
+        "{error}"
+    );
 }
 
 #[test]
 fn standard_output_cannot_be_copy_and_answer() {
     let place = Place::new();
     place.write("in", b"x");
-    let error = place.baio("dd if=in --json").fails_with(1).json();
-    assert_eq!(error["error"]["code"], "EUSAGE");
-    let error = place.baio("freeze vol --json -- true").fails_with(2).json();
-    assert_eq!(error["error"]["code"], "EUSAGE");
+    for (line, status) in [("dd if=in --json", 1), ("freeze vol --json -- true", 2)] {
+        let error = &place.baio(line).fails_with(status).json()["error"];
+        assert_eq!(error["code"], "EUSAGE", "{line}");
+    }
     // What stands behind -- is the command's.
     for line in ["freeze vol --", "freeze vol#a -- true --json"] {
         let told = place.baio(line).fails_with(2);

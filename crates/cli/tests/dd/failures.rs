@@ -97,7 +97,7 @@ fn what_is_only_read_is_never_made() {
         "if=unix:missing#a of=new conv=swab",
         "if=missing of=new mode=cached backend=threads",
     ] {
-        let error = place.baio(&format!("dd --json {line}")).fails_with(1).error();
+        let error = place.error(&format!("dd {line}"), 1);
         assert_eq!(error["code"], "ENOENT", "{line}: {error}");
         assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 0, "{line}");
     }
@@ -123,6 +123,7 @@ fn segments_that_are_full() {
     let bytes = random_bytes(size + 100, 1);
     place.write("in", &bytes);
     for (line, records) in [
+        ("bs=30000 iodepth=8", ["2+1 records in", "2+0 records out"]),
         ("bs=1000 conv=sync,noerror", ["65+1 records in", "65+0 records out"]),
         ("ibs=1000 obs=30000", ["65+1 records in", "2+1 records out"]),
         ("ibs=1000 obs=4096", ["65+1 records in", "16+0 records out"]),
@@ -138,7 +139,18 @@ fn segments_that_are_full() {
         let back = place.baio("dd if=vol#a bs=1000").succeeds();
         let from = if line.contains("seek") { 1000 } else { 0 };
         assert_eq!(&back.out()[from..], &bytes[..size - from], "{line}");
+        assert_eq!(
+            place.json("stat vol")["clean"],
+            true,
+            "{line}: closed, although it failed"
+        );
     }
+    // What fits exactly does not fail.
+    place
+        .baio_fed("dd of=vol#a bs=4K iflag=fullblock", &bytes[..size])
+        .succeeds();
+    place.baio("dd if=/dev/zero of=vol#a bs=4K count=16").succeeds();
+    place.baio("dd if=/dev/null of=vol#a bs=4K seek=16").succeeds();
 }
 
 /// Many pieces are under way when a file system has no more room, and one may find a little behind another that found none: the file
@@ -357,8 +369,8 @@ fn the_size_of_a_durable_copy_is_durable_too() {
     bytes.resize(8192, 0);
     place.write("in", &bytes);
     let calls = |flag: &str| {
-        let line = format!("dd if=in of=out bs=4K conv=sparse {flag} backend=sync --json");
-        let told = place.baio(&line).succeeds().json();
+        let line = format!("dd if=in of=out bs=4K conv=sparse {flag} backend=sync");
+        let told = place.json(&line);
         assert_eq!(place.read("out").len(), 8192);
         told["system_calls"].as_u64().unwrap()
     };

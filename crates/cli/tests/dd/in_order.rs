@@ -1,44 +1,22 @@
 //! Promise: whatever the operands are, `baio dd` writes the bytes, counts the records, says what the system said and ends as GNU dd does. One
-//! line a case; what differs stands in docs/use/dd.md and docs/inside/dd.md.
+//! line a case; what differs stands in docs/use/dd.md and docs/inside/dd.md. What `random.rs` draws does not stand here again.
 
 use crate::support::gnu::{self, Case};
 use crate::support::{self, Place};
 
 const BLOCKS: &[Case<'_>] = &[
-    ("bin", "-", "ibs=100 obs=300"),
-    ("bin", "-", "ibs=300 obs=100"),
-    ("bin", "old", "ibs=7 obs=13 count=50"),
-    ("bin", "old", "ibs=7 obs=13 count=50 conv=notrunc"),
-    ("bin", "-", "ibs=1 obs=1000"),
-    ("bin", "-", "ibs=4096 obs=1"),
-    ("bin", "-", "ibs=100"),
-    ("bin", "-", "obs=100"),
-    ("even", "-", "ibs=1024 obs=4096"),
-    ("even", "-", "ibs=4096 obs=1024 skip=0 count=1"),
-    ("bin", "old", "ibs=100 obs=30 skip=3 seek=7"),
-    ("bin", "old", "ibs=100 obs=30 skip=3 seek=7 conv=notrunc"),
-    ("bin", "old", "ibs=100 obs=30 iseek=3 oseek=7 count=4"),
     (
         "bin",
         "old",
         "ibs=100 obs=30 skip=333 iflag=skip_bytes seek=777 oflag=seek_bytes conv=notrunc",
     ),
-    (
-        "bin",
-        "old",
-        "ibs=100 obs=30 skip=333B seek=777B count=555B conv=notrunc",
-    ),
     ("bin", "-", "ibs=100 obs=30 count=550 iflag=count_bytes"),
     ("bin", "-", "ibs=100 obs=30 count=5 iflag=count_bytes"),
     ("bin", "-", "bs=100 ibs=7 obs=13"),
-    ("empty", "old", "ibs=100 obs=30"),
-    ("empty", "-", "ibs=100 obs=30"),
-    ("one", "-", "ibs=100 obs=30"),
     ("large", "-", "ibs=1000 obs=7777"),
     ("large", "-", "ibs=7777 obs=1000 count=3"),
     ("large", "old", "ibs=64K obs=32K"),
     ("large", "pipe", "ibs=1000 obs=7777"),
-    ("bin", "pipe", "ibs=100 obs=30 skip=1"),
     ("bin", "-", "ibs=2x50 obs=2x25"),
     ("bin", "-", "ibs=1b obs=1w"),
     ("bin", "-", "ibs=1kB obs=1K"),
@@ -46,44 +24,14 @@ const BLOCKS: &[Case<'_>] = &[
     ("bin", "-", "ibs=100c obs=30c count=3x2"),
     ("bin", "-", "bs=1M"),
     ("bin", "-", "bs=1xM count=1x1"),
-    ("bin", "old", "count=0 ibs=3 obs=4"),
-    ("bin", "old", "count=0 seek=3 ibs=100 obs=100"),
-    ("bin", "old", "count=0 conv=notrunc obs=30"),
     ("bin", "old", "skip=1000 ibs=10 obs=20"),
     ("bin", "old", "skip=333 ibs=10 obs=20"),
     ("bin", "old", "skip=334 ibs=10 obs=20"),
 ];
 
-const CONVERSIONS: &[Case<'_>] = &[
-    ("text", "-", "conv=ucase"),
-    ("text", "-", "conv=lcase"),
-    ("text", "-", "conv=lcase bs=100"),
-    ("bin", "-", "conv=ucase bs=7"),
-    ("bin", "-", "conv=swab"),
-    ("bin", "-", "conv=swab bs=7"),
-    ("bin", "-", "conv=swab ibs=1 obs=10"),
-    ("bin", "-", "conv=swab ibs=3 obs=10 count=3"),
-    ("one", "-", "conv=swab"),
-    ("empty", "-", "conv=swab,ucase"),
-    ("text", "-", "conv=swab,lcase ibs=11 obs=5"),
-    ("text", "-", "conv=ucase,sync bs=99"),
-    ("text", "old", "conv=ucase,notrunc ibs=16 obs=7 seek=2 count=3"),
-    ("text", "pipe", "conv=swab obs=100"),
-    ("|text", "pipe", "conv=lcase obs=100"),
-];
-
 const PADDING: &[Case<'_>] = &[
-    ("bin", "-", "conv=sync"),
-    ("bin", "-", "conv=sync bs=1000"),
-    ("bin", "-", "conv=sync ibs=1000 obs=300"),
-    ("bin", "-", "conv=sync ibs=10000 obs=4096"),
-    ("one", "-", "conv=sync bs=10"),
-    ("empty", "-", "conv=sync bs=10"),
-    ("|bin", "-", "conv=sync bs=1000"),
     ("|bin", "-", "conv=sync,swab bs=1001"),
     ("bin", "-", "conv=sync count=1500 iflag=count_bytes bs=1000"),
-    ("bin", "-", "conv=sync,noerror bs=1000"),
-    ("bin", "-", "conv=noerror bs=1000"),
     ("dir", "-", ""),
     ("dir", "old", "bs=100"),
     ("dir", "old", "bs=100 conv=notrunc"),
@@ -108,23 +56,6 @@ const PADDING: &[Case<'_>] = &[
         "bs=100 conv=noerror,sync,notrunc count=4 skip=2 seek=2",
     ),
     ("/proc/self/mem", "pipe", "bs=100 conv=noerror,sync count=2"),
-];
-
-const SPARSE: &[Case<'_>] = &[
-    ("holes", "-", "conv=sparse"),
-    ("holes", "old", "conv=sparse"),
-    ("holes", "old", "conv=sparse,notrunc"),
-    ("holes", "old", "conv=sparse,notrunc bs=100"),
-    ("holes", "short", "conv=sparse,notrunc bs=1000 seek=3"),
-    ("holes", "-", "conv=sparse bs=9000"),
-    ("holes", "-", "conv=sparse ibs=100 obs=1000"),
-    ("holes9", "-", "conv=sparse bs=1000"),
-    ("holes9", "old", "conv=sparse ibs=1000 obs=100"),
-    ("holes", "pipe", "conv=sparse bs=1000"),
-    ("|holes", "-", "conv=sparse bs=1000"),
-    ("holes", "old", "conv=sparse,sync bs=4096"),
-    ("empty", "old", "conv=sparse"),
-    ("holes", "-", "conv=sparse,fsync bs=1000 count=3"),
 ];
 
 const FLAGS: &[Case<'_>] = &[
@@ -201,16 +132,9 @@ const DIRECT: &[Case<'_>] = &[
 ];
 
 const STREAMS: &[Case<'_>] = &[
-    ("|bin", "-", ""),
-    ("|bin", "-", "ibs=100 obs=1000"),
-    ("|bin", "-", "ibs=1000 obs=100 count=2"),
-    ("|bin", "-", "skip=2 bs=1000"),
-    ("|bin", "-", "skip=2 ibs=1000 obs=300"),
+    ("|holes", "-", "conv=sparse bs=1000"),
     ("|bin", "-", "skip=2000 iflag=skip_bytes bs=300"),
     ("|bin", "-", "skip=100 bs=1000"),
-    ("|bin", "old", "seek=2 bs=1000 conv=notrunc"),
-    ("|bin", "pipe", "bs=1000"),
-    ("|bin", "pipe", ""),
     ("|bin", "pipe", "seek=1"),
     ("|large", "pipe", "bs=64K iflag=fullblock"),
     ("|large", "-", "obs=64K ibs=1K iflag=fullblock"),
@@ -219,7 +143,6 @@ const STREAMS: &[Case<'_>] = &[
     ("|one", "-", "obs=10"),
     ("|even", "-", "count=1500 iflag=count_bytes bs=1000"),
     ("|even", "-", "count=1500B ibs=1000 obs=10"),
-    ("<bin", "-", "ibs=10 obs=100 skip=3"),
     ("<bin", "pipe", "bs=100 skip=3 count=3"),
     ("<empty", "-", "bs=100 skip=3"),
     ("/dev/zero", "-", "ibs=100 obs=77 count=100"),
@@ -261,20 +184,15 @@ fn every_case_of_the_table() {
         return;
     }
     gnu::write_inputs(&place);
-    let tables = [BLOCKS, CONVERSIONS, PADDING, SPARSE, FLAGS, DIRECT, STREAMS, STATUS];
-    let mut ran = 0;
+    let tables = [BLOCKS, PADDING, FLAGS, DIRECT, STREAMS, STATUS];
     let mut found = Vec::new();
     for case in tables.into_iter().flatten() {
         found.extend(gnu::differences(&place, *case));
-        ran += 1;
     }
     for case in REFUSED {
         gnu::both_refuse(&place, *case);
-        ran += 1;
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
-    println!("{ran} cases agree with GNU dd");
-    assert!(ran >= 150, "{ran}");
 }
 
 /// Whoever goes on with standard input and output finds them where GNU dd leaves them, also after a failure.

@@ -6,7 +6,6 @@ mod support;
 mod agrees_with_gnu_dd;
 mod cut_volume;
 mod failures;
-mod full_segment;
 mod in_order;
 mod random;
 mod refusals;

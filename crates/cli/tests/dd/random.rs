@@ -4,7 +4,7 @@
 use crate::support::Place;
 use crate::support::gnu;
 
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 300;
 
 const INPUTS: [&str; 12] = [
     "bin", "text", "even", "one", "empty", "holes", "holes9", "all", "|bin", "|text", "<bin", "|even",

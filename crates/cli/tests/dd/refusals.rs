@@ -37,7 +37,7 @@ fn uncached_where_there_is_no_such_thing() {
         format!("if=in of={there}/made mode=uncached backend=threads"),
     ] {
         place.write("out", b"kept");
-        let error = place.baio(&format!("dd --json {line}")).fails_with(1).error();
+        let error = place.error(&format!("dd {line}"), 1);
         assert_eq!(error["code"], "EOPNOTSUPP", "{line}: {error}");
         assert_eq!(error["cure"], "leave out mode=uncached", "{line}: {error}");
         assert!(error["object"].as_str().unwrap().starts_with(&there), "{line}: {error}");
@@ -62,7 +62,7 @@ fn direct_where_there_is_no_such_thing() {
         ("if=in of=/proc/self/comm oflag=direct,nofollow", "oflag=direct"),
     ] {
         place.write("out", b"kept");
-        let error = place.baio(&format!("dd --json {line}")).fails_with(1).error();
+        let error = place.error(&format!("dd {line}"), 1);
         assert_eq!(error["code"], "EINVAL", "{line}: {error}");
         assert_eq!(error["cure"], format!("leave out {asked}"), "{line}: {error}");
         assert_eq!(place.read("out"), b"kept", "{line}");

@@ -268,28 +268,11 @@ fn what_cannot_be_copied_changes_nothing() {
         ("if=unix:missing#a of=new", "ENOENT", "baio serve"),
         ("if=unix:s of=new", "EUSAGE", "vol#log"),
     ] {
-        let error = place.baio(&format!("dd --json {line}")).fails_with(1).error();
+        let error = place.error(&format!("dd {line}"), 1);
         assert_eq!(error["code"], code, "{line}: {error}");
         assert!(error["cure"].as_str().unwrap().contains(word), "{line}: {error}");
         assert!(!place.path("new").exists(), "{line}");
     }
-}
-
-#[test]
-fn a_broker_that_dies_ends_the_copy() {
-    let mut pair = Pair::new("");
-    let mut child = pair
-        .place
-        .spawn(support::BAIO, "dd --json of=unix:s#a bs=4K".split(' '));
-    let mut pipe = child.stdin.take().unwrap();
-    // More than a pipe holds: when this is taken, it copies.
-    std::io::Write::write_all(&mut pipe, &vec![1; 256 * KIB]).unwrap();
-    pair.server.take().unwrap().killed();
-    // It may have gone already.
-    let _ = std::io::Write::write_all(&mut pipe, &vec![1; 512 * KIB]);
-    drop(pipe);
-    let error = Done(child.wait_with_output().unwrap()).fails_with(1).json()["error"].clone();
-    assert_eq!(error["object"], "unix:s#a", "{error}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        support::signal(&self.child, signal);
     }
 
     /// Asks for the figures until they are these: what a copy has taken it has not yet written.
@@ -222,7 +222,7 @@ fn a_volume_is_closed_properly() {
         running.figures();
         assert_eq!(running.end().1, Some(2), "{line}");
         drop(stays);
-        let told = place.baio("stat vol --json").succeeds().json();
+        let told = place.json("stat vol");
         assert_eq!(told["clean"], true, "{line}");
         let written: usize = figures[2].split(' ').next().unwrap().parse().unwrap();
         let back = place.baio(&format!("dd if=vol#a count={written}B")).succeeds();

@@ -1,8 +1,10 @@
 //! Promise: `baio latency --peer` appends records through each peer, in a closed and in an open loop, and they really are on the target; all
 //! sides are loaded alike, in turn.
 
-use crate::support::Place;
+use serde_json::json;
+
 use crate::support::refusals;
+use crate::support::{Place, has};
 
 const PEERS: [&str; 2] = ["thread-fdatasync", "thread-direct"];
 
@@ -11,8 +13,8 @@ fn each_peer_writes_its_records_from_the_beginning() {
     let place = Place::new();
     for peer in PEERS {
         place.write("f", &[0; 32 << 20]);
-        let line = format!("latency f --peer {peer} --waiting 4 --record-size 100 --runtime 500ms --json");
-        let told = place.baio(&line).succeeds().json();
+        let line = format!("latency f --peer {peer} --waiting 4 --record-size 100 --runtime 500ms");
+        let told = place.json(&line);
         let side = &told["sides"][0];
         assert_eq!((&side["side"], &told["waiting"]), (&peer.into(), &4.into()));
         for key in [
@@ -40,14 +42,8 @@ fn sides_take_turns_under_every_load() {
     let place = Place::new();
     place.write("f", &[0; 32 << 20]);
     let all = PEERS.map(|peer| format!("--peer {peer}")).join(" ");
-    let told = place
-        .baio(&format!("latency f {all} --rate 500 --runtime 300ms --json"))
-        .succeeds()
-        .json();
-    assert_eq!(
-        (&told["rate"], &told["waiting"]),
-        (&500.into(), &serde_json::Value::Null)
-    );
+    let told = place.json(&format!("latency f {all} --rate 500 --runtime 300ms"));
+    has(&told, json!({"rate": 500, "waiting": null}));
     let sides = told["sides"].as_array().unwrap();
     assert_eq!(
         sides
@@ -61,8 +57,7 @@ fn sides_take_turns_under_every_load() {
         assert!(side["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{side}");
     }
     let line = "latency f --peer thread-fdatasync --peer thread-direct --threads 3 --rounds 2 --runtime 60ms";
-    let done = place.baio(line).succeeds();
-    let text = String::from_utf8_lossy(done.out()).into_owned();
+    let text = place.text(line);
     assert!(text.starts_with("f: durable records of 256 B, 3 threads"), "{text}");
     assert!(text.contains("the median of 2 rounds"), "{text}");
 }
@@ -72,8 +67,8 @@ fn a_bare_write_carries_each_record_alone() {
     let place = Place::new();
     place.write("f", &[0; 32 << 20]);
     for load in ["--waiting 1", "--rate 300"] {
-        let line = format!("latency f --log --peer bare {load} --record-size 700 --rounds 1 --runtime 200ms --json");
-        let told = place.baio(&line).succeeds().json();
+        let line = format!("latency f --log --peer bare {load} --record-size 700 --rounds 1 --runtime 200ms");
+        let told = place.json(&line);
         let side = &told["sides"][1];
         assert_eq!(side["side"], "bare");
         assert_eq!(side["records_per_batch_mean"], 1.0, "{side}");
@@ -92,8 +87,8 @@ fn our_log_is_loaded_as_they_are() {
         ("--rate 300", "log"),
         ("--threads 3", "log-service"),
     ] {
-        let line = format!("latency f --log --peer thread-direct {load} --rounds 2 --runtime 300ms --json");
-        let told = place.baio(&line).succeeds().json();
+        let line = format!("latency f --log --peer thread-direct {load} --rounds 2 --runtime 300ms");
+        let told = place.json(&line);
         let sides = told["sides"].as_array().unwrap();
         assert_eq!(
             (&sides[0]["side"], sides.len()),
@@ -105,15 +100,12 @@ fn our_log_is_loaded_as_they_are() {
             assert!(figures["records_per_batch_mean"].as_f64().unwrap() >= 1.0, "{figures}");
         }
         let ratio = &told["ratios"][0];
-        assert_eq!(
-            (&ratio["side"], &ratio["peer"]),
-            (&side.into(), &"thread-direct".into())
-        );
+        has(ratio, json!({"side": side, "peer": "thread-direct"}));
         assert!(ratio["appends_per_second"].as_f64().unwrap() > 0.0, "{ratio}");
     }
     let line = "latency f --log --service --waiting 8 --runtime 200ms";
     let done = place.baio(line).succeeds();
-    assert!(String::from_utf8_lossy(done.out()).contains("log-service"));
+    assert!(done.text().contains("log-service"));
 }
 
 #[test]
@@ -121,10 +113,10 @@ fn our_log_in_a_segment() {
     let place = Place::new();
     place.volume("32M", "8M");
     for service in ["", "--service"] {
-        let line = format!("latency vol#a --log {service} --waiting 4 --runtime 300ms --json");
-        let told = place.baio(&line).succeeds().json();
+        let line = format!("latency vol#a --log {service} --waiting 4 --runtime 300ms");
+        let told = place.json(&line);
         assert!(told["sides"][0]["appends_per_second"].as_f64().unwrap() > 0.0, "{told}");
-        let stat = place.baio("stat vol --json").succeeds().json();
+        let stat = place.json("stat vol");
         assert_eq!(stat["clean"], true, "closed: {stat}");
     }
     place.baio("check vol").succeeds();
@@ -134,8 +126,8 @@ fn our_log_in_a_segment() {
 fn a_log_that_is_appended_to_longer_than_it_is_large() {
     let place = Place::new();
     // Each lap gives old records up.
-    let line = "latency new --size 8M --log --waiting 64 --record-size 64K --runtime 2s --json";
-    let told = place.baio(line).succeeds().json();
+    let line = "latency new --size 8M --log --waiting 64 --record-size 64K --runtime 2s";
+    let told = place.json(line);
     let side = &told["sides"][0];
     assert!(side["appends_per_second"].as_f64().unwrap() > 0.0, "{side}");
 }
@@ -143,8 +135,8 @@ fn a_log_that_is_appended_to_longer_than_it_is_large() {
 #[test]
 fn records_as_large_as_they_may_be() {
     let place = Place::new();
-    let line = "latency new --size 64M --peer thread-direct --peer thread-fdatasync --waiting 60 --record-size 1M --rounds 1 --runtime 60ms --json";
-    let told = place.baio(line).succeeds().json();
+    let line = "latency new --size 64M --peer thread-direct --peer thread-fdatasync --waiting 60 --record-size 1M --rounds 1 --runtime 60ms";
+    let told = place.json(line);
     for side in told["sides"].as_array().unwrap() {
         assert_eq!(side["records_per_batch_max"], 1.0, "{side}");
     }

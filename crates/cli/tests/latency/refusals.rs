@@ -27,10 +27,7 @@ fn results_replace_neither_the_target_nor_a_volume() {
         ("--csv .", 1, "EISDIR"),
         ("--csv missing/x", 1, "ENOENT"),
     ] {
-        let error = place
-            .baio(&format!("latency f --writes 10 {line} --json"))
-            .fails_with(status)
-            .error();
+        let error = place.error(&format!("latency f --writes 10 {line}"), status);
         assert_eq!(error["code"], code, "{line}: {error}");
         file.check(line);
         volume.check(line);

@@ -93,13 +93,10 @@ fn each_scheduler_once_and_then_the_old_one() {
         return;
     };
     let device = setting.device.0.to_str().unwrap();
-    let error = place
-        .baio(&format!("latency {device} --writes 20 --schedulers --json"))
-        .fails_with(1)
-        .error();
+    let error = place.error(&format!("latency {device} --writes 20 --schedulers"), 1);
     assert_eq!(error["code"], "EPERM", "a device only with --force");
-    let line = format!("latency {device} --writes 50 --schedulers --force --csv s.csv --json");
-    let told = place.baio(&line).succeeds().json();
+    let line = format!("latency {device} --writes 50 --schedulers --force --csv s.csv");
+    let told = place.json(&line);
     let runs = told["runs"].as_array().unwrap();
     let ran: Vec<&str> = runs.iter().map(|run| run["scheduler"].as_str().unwrap()).collect();
     assert_eq!(ran, setting.names);
@@ -123,10 +120,7 @@ fn a_run_that_is_killed() {
     let mut child = setting.long_run(&place);
     // A second run would take the first one's choice for the old one.
     let device = setting.device.0.to_str().unwrap();
-    let held = place
-        .baio(&format!("latency {device} --writes 1 --schedulers --force --json"))
-        .fails_with(1)
-        .error();
+    let held = place.error(&format!("latency {device} --writes 1 --schedulers --force"), 1);
     assert_eq!(held["code"], "EBUSY", "{held}");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -159,10 +153,7 @@ fn whoever_may_not_choose_is_told_what_is_needed() {
     if rustix::process::geteuid().is_root() {
         return; // Root may.
     }
-    let error = place
-        .baio("latency f --writes 10 --schedulers --json")
-        .fails_with(1)
-        .error();
+    let error = place.error("latency f --writes 10 --schedulers", 1);
     // On a file system without a device of its own there is nothing to choose.
     assert!(
         ["EACCES", "EOPNOTSUPP"].iter().any(|code| error["code"] == *code),

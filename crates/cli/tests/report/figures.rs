@@ -80,7 +80,7 @@ fn a_service_against_the_callers_own_thread() {
 #[test]
 fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let place = Place::new();
-    let error = place.baio("report --only nothing --json").fails_with(2).error();
+    let error = place.error("report --only nothing", 2);
     assert!(error["need"].as_str().unwrap().contains("random-write"), "{error}");
     place.baio("report --working-set 1000 --json").fails_with(2);
     assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 0);

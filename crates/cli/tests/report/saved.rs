@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::terminal::answered_on_a_terminal;
@@ -55,7 +55,7 @@ fn interrupted(place: &Place, signal: Signal) -> (i32, String) {
         .unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     until(&mut errors, "2 of 2");
-    send(&child, signal);
+    support::signal(&child, signal);
     let mut shown = String::new();
     child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
     let status = child.wait().unwrap();
@@ -68,10 +68,6 @@ fn until(errors: &mut impl BufRead, word: &str) {
         line.clear();
         assert!(errors.read_line(&mut line).unwrap() > 0, "it ended without {word}");
     }
-}
-
-fn send(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 fn names_in(place: &Place) -> Vec<String> {
@@ -131,10 +127,7 @@ fn a_report_of_other_options_is_not_gone_on_with() {
     let line = "report --quick --working-set 4M --only segments --out out";
     place.baio(line).succeeds();
     let before = place.read("out/report.json");
-    let error = place
-        .baio(&format!("{line} --only mixed-paths --resume --json"))
-        .fails_with(2)
-        .error();
+    let error = place.error(&format!("{line} --only mixed-paths --resume"), 2);
     assert!(error["need"].as_str().unwrap().contains("--only=segments"), "{error}");
     assert_eq!(place.read("out/report.json"), before);
 }
@@ -154,7 +147,7 @@ fn what_is_shown_fits_a_terminal() {
     let place = Place::new();
     let line = "report --quick --working-set 4M --only disk --only segments --only random-write";
     let done = place.baio(line).succeeds();
-    let shown = String::from_utf8(done.out().to_vec()).unwrap();
+    let shown = done.text();
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     assert!(shown.lines().count() <= 60, "{shown}");
     for word in [
@@ -176,8 +169,7 @@ fn what_is_shown_fits_a_terminal() {
     );
     // Nothing but a line an experiment.
     assert_eq!(done.errors().lines().count(), 3, "{}", done.errors());
-    let kept = place.baio("report --show report.json --marks").succeeds();
-    let kept = String::from_utf8(kept.out().to_vec()).unwrap();
+    let kept = place.text("report --show report.json --marks");
     assert!(marks(&kept) && kept.contains("This disk:"), "{kept}");
     assert!(kept.lines().all(|line| line.chars().count() <= 80), "{kept}");
     let figures = kept_at(&place, "report.json")["experiments"][0]["disk"]
@@ -196,7 +188,7 @@ fn colour_is_for_a_terminal_that_wants_it() {
     let (loud, status) = answered_on_a_terminal(&place, LINE, &[]);
     assert_eq!(status, 0);
     assert!(loud.contains("\u{1b}[1mThis disk:\u{1b}[0m"), "{loud}");
-    let piped = String::from_utf8_lossy(place.baio(LINE).succeeds().out()).into_owned();
+    let piped = place.text(LINE);
     for quiet in [answered_on_a_terminal(&place, LINE, &[("NO_COLOR", "1")]).0, piped] {
         assert!(quiet.contains("This disk:") && !quiet.contains('\u{1b}'), "{quiet}");
     }
@@ -206,8 +198,7 @@ fn colour_is_for_a_terminal_that_wants_it() {
 fn commands_can_be_run_again_while_their_files_are_kept() {
     let place = Place::new();
     let line = "report --quick --working-set 4M --only cache-hits --commands --keep --out out";
-    let done = place.baio(line).succeeds();
-    let shown = String::from_utf8(done.out().to_vec()).unwrap();
+    let shown = place.text(line);
     let commands: Vec<&str> = shown.lines().filter(|line| line.starts_with(BAIO)).collect();
     assert!(commands.iter().any(|command| command.contains(" worker ")), "{shown}");
     assert!(commands.iter().any(|command| command.contains(" stress ")), "{shown}");
@@ -224,7 +215,7 @@ fn commands_can_be_run_again_while_their_files_are_kept() {
 #[test]
 fn experiments_are_listed_and_none_is_run() {
     let place = Place::new();
-    let listed = place.baio("report --list --json").succeeds().json();
+    let listed = place.json("report --list");
     let names: Vec<&str> = listed["experiments"]
         .as_array()
         .unwrap()
@@ -235,8 +226,7 @@ fn experiments_are_listed_and_none_is_run() {
         names.contains(&"segments") && names.contains(&"volume-scale"),
         "{names:?}"
     );
-    let shown = place.baio("report --list").succeeds();
-    let shown = String::from_utf8_lossy(shown.out()).into_owned();
+    let shown = place.text("report --list");
     assert!(names.iter().all(|name| shown.contains(name)), "{shown}");
     assert!(names_in(&place).is_empty());
 }
@@ -300,7 +290,7 @@ fn an_interruption_before_the_first_figure_leaves_the_older_report() {
         .spawn()
         .unwrap();
     until(&mut BufReader::new(child.stderr.take().unwrap()), "1 of 1");
-    send(&child, Signal::INT);
+    support::signal(&child, Signal::INT);
     let mut shown = String::new();
     child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{shown}");
@@ -330,7 +320,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     let error = waits_no_longer("report --show pipe --json").fails_with(1).error();
     assert_eq!(error["object"], "pipe", "{error}");
     let failed = waits_no_longer("report --quick --only segments --input pipe --out out").fails_with(1);
-    let shown = String::from_utf8_lossy(failed.out()).into_owned();
+    let shown = failed.text();
     assert!(shown.contains("not a regular file"), "{shown}");
     place.baio("report --show out/report.json --quick").fails_with(2);
     place.baio("report --show out/report.json --keep").fails_with(2);

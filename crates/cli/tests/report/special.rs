@@ -119,8 +119,8 @@ fn every_posted_write_lands_and_is_counted() {
     let place = Place::new();
     for backend in ["threads", "sync"] {
         place.write("device", &[0; 300 * 4096]);
-        let line = format!("stress device --rw write --depth 300 --io-size 1200K --backend {backend} --force --json");
-        let measured = place.baio(&line).succeeds().json();
+        let line = format!("stress device --rw write --depth 300 --io-size 1200K --backend {backend} --force");
+        let measured = place.json(&line);
         assert_eq!((&measured["requests"], &measured["errors"]), (&json!(300), &json!(0)));
         assert!(measured["submit_latency_us"]["p999"].is_number());
         let bytes = place.read("device");

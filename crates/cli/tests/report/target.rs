@@ -43,7 +43,7 @@ fn reads_alone(place: &Place, target: &str, behind: &Path, kind: &str, only: &st
     }
     let said = told["machine"]["target"].as_str().unwrap();
     assert!(said.contains(kind), "{said}");
-    let shown = String::from_utf8_lossy(done.out()).into_owned();
+    let shown = done.text();
     let in_a_line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(in_a_line.contains(&format!("target {said}")), "{shown}");
     let left_out = told["left_out"].as_str().unwrap();
@@ -68,10 +68,7 @@ fn a_file_is_read_and_stays_as_it_is() {
     reads_alone(&place, "data", &place.path("data"), "a file of 5 MiB", "");
     // The target is among the words of a report.
     place.write("other", &[7; 5 << 20]);
-    let resumed = place
-        .baio(&format!("{LINE} other --resume --json"))
-        .fails_with(2)
-        .error();
+    let resumed = place.error(&format!("{LINE} other --resume"), 2);
     assert_eq!(resumed["code"], "EUSAGE", "{resumed}");
 }
 
@@ -116,7 +113,7 @@ fn what_cannot_be_a_target_ends_it_at_once() {
         (".", "a directory"),
         ("unix:sock#a", "a block device"),
     ] {
-        let error = place.baio(&format!("{LINE} {line} --json")).fails_with(2).error();
+        let error = place.error(&format!("{LINE} {line}"), 2);
         assert_eq!(error["code"], "EUSAGE", "{error}");
         assert!(error["need"].as_str().unwrap().contains(need), "{error}");
         assert!(error["cure"].is_string(), "{error}");

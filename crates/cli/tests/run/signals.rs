@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::drop_ins::libraries;
-use crate::support::{BAIO, Place};
+use crate::support::{self, BAIO, Place};
 
 /// `baio run` as words, up to the program.
 fn baio_run() -> Vec<String> {
@@ -77,7 +77,7 @@ impl Telling {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        support::signal(&self.child, signal);
     }
 
     /// Ends it by a signal that is handed on behind all others; whatever it had not yet told.

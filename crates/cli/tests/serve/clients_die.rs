@@ -14,7 +14,8 @@ use std::time::Duration;
 use baio::{Access, CreateOptions, Durability, Fault, Link, Remote, ResizeOptions};
 use baio_words::session::{Answer, Question};
 
-use crate::support::serving::{Random, Serving, Talk, all, as_child, role, times};
+use crate::support::server::Server;
+use crate::support::serving::{Random, Talk, all, as_child, role, times};
 use crate::support::{BAIO, Place, TestName, until};
 
 /// Killed together.
@@ -306,7 +307,7 @@ fn clients_that_are_killed_leave_nothing() {
     let line = "serve vol.img --socket vol.sock --cache 1M --slots 32 --clients 64 --places 64 --arena 1M";
     let mut command = Command::new(BAIO);
     let command = command.args(line.split_whitespace()).current_dir(place.path(""));
-    let broker = Serving::begin(command).ready();
+    let broker = Server::begin(command).ready();
     let socket = place.path("vol.sock");
     let mut watcher = Talk::connect(&socket).unwrap();
     let canary = Canary::begin(&socket);
@@ -347,12 +348,12 @@ fn clients_that_are_killed_leave_nothing() {
         drop(turn);
         canary.goes_on();
         if round + 1 == WARM {
-            warm_kib = broker.resident_kib();
+            warm_kib = broker.status("VmRSS");
         }
     }
     let row = watcher.row();
     assert_eq!(row.violations, 0, "no client was ended for what it sent");
-    let (now_kib, turns) = (broker.resident_kib(), canary.turns.load(Ordering::SeqCst));
+    let (now_kib, turns) = (broker.status("VmRSS"), canary.turns.load(Ordering::SeqCst));
     println!(
         "{} clients killed, {begun} of them after they had begun; {done} rounds of work done by them, {} requests, {turns} \
          turns of the canary; {now_kib} KiB resident at the end, at most {warm_kib} after {WARM} rounds",
@@ -366,8 +367,8 @@ fn clients_that_are_killed_leave_nothing() {
     );
     canary.stop.store(true, Ordering::SeqCst);
     canary.thread.join().unwrap();
-    broker.ends_well();
-    let problems = baio_storage::check(&place.path("vol.img"), false, &mut |_| {})
+    broker.stops_well();
+    let problems = baio::check(&place.path("vol.img"), false, &mut |_| {})
         .unwrap()
         .problems;
     assert!(problems.is_empty(), "{problems:?}");

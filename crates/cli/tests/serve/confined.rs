@@ -10,7 +10,8 @@ use std::time::Duration;
 use baio::{Access, CreateOptions, Durability, Link, Remote};
 
 use crate::support::confined::{Confined, as_user, asks_for_a_ring, give, reachable};
-use crate::support::serving::{Serving, Talk, as_child, role};
+use crate::support::server::Server;
+use crate::support::serving::{Talk, as_child, role};
 use crate::support::{BAIO, Place, TestName, is_root, skip, until};
 
 /// Whom the broker runs as, and who else there is.
@@ -47,10 +48,10 @@ fn place() -> Place {
     place
 }
 
-fn serves(mut command: Command, place: &Place, more: &str) -> Serving {
+fn serves(mut command: Command, place: &Place, more: &str) -> Server {
     let line = format!("serve vol.img --socket vol.sock --mode 0666 --cache 1M {more}");
     command.args(line.split_whitespace()).current_dir(place.path(""));
-    Serving::begin(&mut command).ready()
+    Server::begin(&mut command).ready()
 }
 
 /// What every client does.
@@ -77,12 +78,12 @@ fn a_broker_without_privileges_serves_a_hundred_clients() {
     let place = place();
     let confined = Confined::as_user(BROKER).with_locked_memory(8 << 20);
     let broker = serves(confined.command(&reachable(BAIO, &place.path(""))), &place, "");
-    let status = broker.text("status");
+    let status = broker.about("status");
     for set in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
         let line = status.lines().find(|line| line.starts_with(set)).unwrap();
         assert!(line.ends_with("\t0000000000000000"), "{line}");
     }
-    let limits = broker.text("limits");
+    let limits = broker.about("limits");
     let locked = limits
         .lines()
         .find(|line| line.starts_with("Max locked memory"))
@@ -101,7 +102,7 @@ fn a_broker_without_privileges_serves_a_hundred_clients() {
     for client in clients {
         client.close().unwrap();
     }
-    broker.ends_well();
+    broker.stops_well();
 }
 
 /// This test again, as a client in a world of its own.
@@ -165,7 +166,7 @@ fn a_client_needs_no_io_of_its_own() {
         );
     }
     assert!(client(confined(), &place, test, "read").status.success());
-    broker.ends_well();
+    broker.stops_well();
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_broker_with_nothing_to_do_does_nothing() {
     clients[0].list().wait().unwrap();
     assert!(broker.switches() > before + switches, "what is counted is seen");
     drop(clients);
-    broker.ends_well();
+    broker.stops_well();
 }
 
 /// In a user namespace of its own, in which it is root; `None`, and says so, where there can be none.
@@ -255,7 +256,7 @@ fn a_client_in_a_container_is_who_it_is_outside() {
         said.contains(&format!("0 inside, Some({outside}) to the broker")),
         "{said}"
     );
-    broker.ends_well();
+    broker.stops_well();
 }
 
 #[test]
@@ -277,5 +278,5 @@ fn a_client_that_the_brokers_namespace_does_not_know_is_refused() {
     assert_eq!(uid(OTHER), None);
     assert!(Talk::connect(&socket).is_none());
     assert_eq!(uid(BROKER), Some(0), "it serves as before");
-    broker.ends_well();
+    broker.stops_well();
 }

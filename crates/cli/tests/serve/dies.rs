@@ -12,10 +12,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baio::{Access, CreateOptions, Durability, Error, Fault, Link, Remote, Segment};
-use baio_storage::{CheckReport, Core, Repair};
+use baio::{Access, CheckReport, Core, CreateOptions, Durability, Error, Fault, Link, Remote, Repair, Segment};
 
-use crate::support::serving::{Random, Serving, all, times};
+use crate::support::server::Server;
+use crate::support::serving::{Random, all, times};
 use crate::support::{self, BAIO, Place, until};
 
 const CLIENTS: u64 = 8;
@@ -356,7 +356,7 @@ impl<'a> Client<'a> {
 }
 
 fn check(path: &Path) -> CheckReport {
-    baio_storage::check(path, false, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
+    baio::check(path, false, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A copy of what a death left has nothing but what a death leaves, and nothing at all when it has been opened.
@@ -378,20 +378,20 @@ fn a_copy_is_sound(place: &Place, round: u64) {
     std::fs::remove_file(&copy).unwrap();
 }
 
-fn serve(place: &Place) -> Serving {
+fn serve(place: &Place) -> Server {
     let line = "serve vol.img --socket vol.sock --cache 256K --places 64 --arena 1M";
     let mut command = Command::new(BAIO);
-    Serving::begin(command.args(line.split_whitespace()).current_dir(place.path("")))
+    Server::begin(command.args(line.split_whitespace()).current_dir(place.path("")))
 }
 
 /// Kills the broker, and starts it again, so often. Times from a start to the first thing that ended well.
 fn kill_many(
     place: &Place,
-    mut broker: Serving,
+    mut broker: Server,
     shared: &Shared,
     deaths: u64,
     is_lost: &dyn Fn() -> bool,
-) -> (Serving, Vec<Duration>) {
+) -> (Server, Vec<Duration>) {
     let mut random = Random::new(77);
     let mut times = Vec::new();
     for round in 0..deaths {
@@ -455,7 +455,7 @@ fn what_a_broker_has_acknowledged_survives_its_deaths() {
         let clients: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
         let (broker, times) = killed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // After a proper end everything is there, synced or not.
-        broker.ends_well();
+        broker.stops_well();
         let problems = check(&place.path("vol.img")).problems;
         assert!(problems.is_empty(), "{problems:?}");
         let broker = serve(&place).ready();
@@ -466,7 +466,7 @@ fn what_a_broker_has_acknowledged_survives_its_deaths() {
             }
             client.looks(&Remote::connect(socket).unwrap()).unwrap();
         }
-        broker.ends_well();
+        broker.stops_well();
         times
     });
     let of = |counter: &AtomicU64| counter.load(Ordering::SeqCst);

@@ -1,16 +1,14 @@
 //! Promise: the rules of `--grants` narrow what clients may do, are read again on SIGHUP, and end sessions that may do less; a
 //! file that cannot be used changes nothing and is told; its quota is noted in the volume.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use baio::{Access, CreateOptions, Fault, Link, Remote};
 use rustix::process::Signal;
 
 use crate::support::Place;
-use crate::support::server::Server;
+use crate::support::server::{PATIENCE, Server};
 
-/// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
 const HOLDS: &str = "hold from now on";
 const ALL: &[u8] = b"everybody may read write manage\n";
 
@@ -138,7 +136,7 @@ fn its_quota_is_noted_in_the_volume_once() {
     let place = Place::new();
     place.write("grants", b"everybody may read write manage\nquota 2M 3\n");
     Server::on_new_volume(&place, "--grants grants").stops_well();
-    let quota = || place.baio("quota vol.img default --json").succeeds().json();
+    let quota = || place.json("quota vol.img default");
     let noted = quota();
     assert_eq!(
         (noted["limit_bytes"].as_u64(), noted["limit_segments"].as_u64()),

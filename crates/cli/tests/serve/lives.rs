@@ -4,46 +4,31 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use baio_words::session::{Answer, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use baio_words::session::{Answer, FromBroker, Welcome};
+use rustix::net::SocketAddrUnix;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::server::{PATIENCE, Server};
-use crate::support::{BAIO, Done, Place, skip};
-
-fn socket() -> OwnedFd {
-    let flags = SocketFlags::CLOEXEC;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
-}
+use crate::support::server::{PATIENCE, Server, listening, packets};
+use crate::support::serving::{hear, says_hello};
+use crate::support::{BAIO, Place, skip};
 
 /// Connects, and says hello.
 fn greet(path: &Path, volume: &str) -> OwnedFd {
-    let socket = socket();
+    let socket = packets();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    let hello = Hello {
-        version_min: VERSION,
-        version_max: VERSION,
-        features: 0,
-        places: 4,
-        arena_bytes: 0,
-        volume: volume.to_owned(),
-    };
-    rustix::net::send(&socket, &hello.encode(), SendFlags::NOSIGNAL).unwrap();
+    says_hello(&socket, volume).unwrap();
     socket
 }
 
 /// The next message; `None` when the broker has gone.
 fn hears(socket: &OwnedFd) -> Option<FromBroker> {
-    let mut bytes = vec![0; MESSAGE_MAX];
-    let received = rustix::net::recv(socket, &mut bytes[..], RecvFlags::empty());
-    let len = received.map_or(0, |(_, len)| len);
-    (len > 0).then(|| FromBroker::decode(&bytes[..len]).unwrap())
+    hear(socket).map(|(said, _)| said)
 }
 
 fn is_welcome(socket: &OwnedFd) -> Welcome {
@@ -54,7 +39,7 @@ fn is_welcome(socket: &OwnedFd) -> Welcome {
 }
 
 fn is_clean(place: &Place) -> bool {
-    place.baio("stat vol.img --json").json()["clean"].as_bool().unwrap()
+    place.json("stat vol.img")["clean"].as_bool().unwrap()
 }
 
 /// A place with the volume `vol.img`.
@@ -66,9 +51,7 @@ fn place() -> Place {
 
 /// Why it did not serve.
 fn refused(place: &Place, line: &str) -> (i32, Value) {
-    let mut words = vec!["-s", "KILL", "60", BAIO];
-    words.extend(line.split_whitespace());
-    let done = Done(place.spawn("timeout", words).wait_with_output().unwrap());
+    let done = place.in_a_minute(line);
     (done.status(), done.json()["error"].clone())
 }
 
@@ -136,25 +119,6 @@ fn an_interrupt_ends_it_too_and_json_is_one_object() {
 }
 
 #[test]
-fn one_that_was_killed_is_followed_by_another() {
-    let place = place();
-    let path = place.path("vol.sock");
-    let server = Server::start(&place, "serve vol.img --socket vol.sock").ready();
-    let client = greet(&path, "");
-    is_welcome(&client);
-    server.killed();
-    // The client sees the end, whatever else it is told.
-    while hears(&client).is_some() {}
-    assert!(fs::metadata(&path).unwrap().file_type().is_socket());
-    assert!(!is_clean(&place));
-    let server = Server::start(&place, "serve vol.img --socket vol.sock").ready();
-    is_welcome(&greet(&path, ""));
-    server.signal(Signal::TERM);
-    server.ends_well();
-    assert!(is_clean(&place));
-}
-
-#[test]
 fn nobody_takes_the_socket_or_the_volume_of_another() {
     let place = place();
     place.baio("format other.img --size 4M").succeeds();
@@ -215,29 +179,6 @@ fn what_cannot_be_served_is_refused_and_stays_as_it_was() {
     assert!(place.read("vol.img") == before);
 }
 
-/// Starts a broker with this socket as descriptor 3, as a service manager does. The shell becomes the broker, so it knows its
-/// pid.
-fn handed(place: &Place, socket: &OwnedFd, words: &str, variables: &[(&str, &str)]) -> Server {
-    let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {BAIO} serve vol.img {words} 3<&0 </dev/null");
-    let child = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(place.path(""))
-        .envs(variables.iter().copied())
-        .stdin(socket.try_clone().unwrap())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    Server::of(child)
-}
-
-fn listening(path: &Path) -> OwnedFd {
-    let socket = socket();
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    rustix::net::listen(&socket, 16).unwrap();
-    socket
-}
-
 #[test]
 fn who_connects_during_a_restart_waits_in_the_socket_that_was_handed_over() {
     let place = place();
@@ -253,7 +194,7 @@ fn who_connects_during_a_restart_waits_in_the_socket_that_was_handed_over() {
         String::from_utf8(bytes[..len].to_vec()).unwrap()
     };
 
-    let first = handed(&place, &listening, "", &variables).ready();
+    let first = Server::handed(&place, &listening, "", &variables).ready();
     assert_eq!(told(), "READY=1");
     let before = greet(&path, "");
     is_welcome(&before);
@@ -264,7 +205,7 @@ fn who_connects_during_a_restart_waits_in_the_socket_that_was_handed_over() {
     assert!(is_clean(&place));
     // Nobody serves, and nobody is refused.
     let between = greet(&path, "vol");
-    let second = handed(&place, &listening, "", &variables).ready();
+    let second = Server::handed(&place, &listening, "", &variables).ready();
     is_welcome(&between);
     second.signal(Signal::TERM);
     second.ends_well();
@@ -278,19 +219,19 @@ fn a_socket_that_was_handed_over_is_the_only_one_and_of_the_right_kind() {
     let path = place.path("vol.sock");
     let listening = listening(&path);
     for (words, word) in [("--socket other.sock", "--socket"), ("--mode 0600", "SocketMode=")] {
-        let (status, said) = handed(&place, &listening, words, &[]).ends();
+        let (status, said) = Server::handed(&place, &listening, words, &[]).ends();
         assert_eq!(status.code(), Some(2), "{said}");
         assert!(said.contains("handed over") && said.contains(word), "{said}");
     }
     // The same one, said twice, is one.
     let words = format!("--socket {}", path.display());
-    let server = handed(&place, &listening, &words, &[]).ready();
+    let server = Server::handed(&place, &listening, &words, &[]).ready();
     is_welcome(&greet(&path, ""));
     server.signal(Signal::TERM);
     server.ends_well();
 
     let stream = std::os::unix::net::UnixListener::bind(place.path("stream.sock")).unwrap();
-    let (status, said) = handed(&place, &stream.into(), "", &[]).ends();
+    let (status, said) = Server::handed(&place, &stream.into(), "", &[]).ends();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("ListenSequentialPacket"), "{said}");
     // Meant for somebody else: not touched.

@@ -10,18 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use baio::{Access, CreateOptions, Fault, Link, Log, LogOptions, Lsn, Remote};
 
-use crate::support::serving::{Random, Serving, as_child, role, times};
+use crate::support::server::Server;
+use crate::support::serving::{Random, as_child, role, times};
 use crate::support::{BAIO, Place, TestName, until};
 
 const WRITERS: u64 = 4;
 
-fn serve(place: &Place) -> Serving {
+fn serve(place: &Place) -> Server {
     let line = "serve vol.img --socket vol.sock --arena 1M";
     let mut command = Command::new(BAIO);
-    Serving::begin(command.args(line.split_whitespace()).current_dir(place.path(""))).ready()
+    Server::begin(command.args(line.split_whitespace()).current_dir(place.path(""))).ready()
 }
 
-fn made(place: &Place) -> Serving {
+fn made(place: &Place) -> Server {
     place.baio("format vol.img --size 64M").succeeds();
     let broker = serve(place);
     let volume = Remote::connect(place.path("vol.sock")).unwrap();
@@ -130,12 +131,12 @@ fn what_was_acknowledged_outlives_the_broker() {
     has_all(&acknowledged.lock().unwrap(), &found(&log));
     drop(log);
     volume.close().unwrap();
-    broker.ends_well();
+    broker.stops_well();
 }
 
 /// Nobody yet.
-fn serve_later() -> Serving {
-    Serving::begin(&mut Command::new("true"))
+fn serve_later() -> Server {
+    Server::begin(&mut Command::new("true"))
 }
 
 /// Appends until it is killed, and says what was acknowledged.
@@ -186,5 +187,5 @@ fn what_was_acknowledged_outlives_the_program() {
         drop(log);
         volume.close().unwrap();
     }
-    broker.ends_well();
+    broker.stops_well();
 }

@@ -7,8 +7,10 @@ use std::os::unix::net::UnixStream;
 
 use baio::{Access, Link, Remote};
 
+use serde_json::json;
+
 use crate::support::server::Server;
-use crate::support::{BAIO, Done, Place};
+use crate::support::{Place, has};
 
 fn scrape(place: &Place) -> String {
     let mut peer = UnixStream::connect(place.path("m.sock")).unwrap();
@@ -61,14 +63,28 @@ fn a_scrape_shows_the_core_and_each_user_as_they_are_then() {
         // Who made the segment.
         assert_eq!(value(&answer, "baio_broker_sessions_ended_total"), 1.0);
     }
-    let json = place.baio("metrics m.sock --json").succeeds().json();
+    let json = place.json("metrics m.sock");
     let samples = json["samples"].as_array().unwrap();
     let has = |sample: &&serde_json::Value| {
         sample["name"] == "baio_broker_requests_total" && sample["labels"]["uid"] == uid.to_string().as_str()
     };
     assert_eq!(samples.iter().find(has).unwrap()["value"], 3);
+    let text = place.text("metrics m.sock");
+    let has_line = |line: &str| text.lines().any(|found| found == line);
+    assert!(
+        has_line("baio_volume_segments 1") && text.ends_with("\n# EOF\n"),
+        "{text}"
+    );
+    // It removes its socket when it ends, and leaves it when it is killed: the next one takes it.
     serving.stops_well();
     assert!(!place.path("m.sock").exists());
+    Server::on_volume(&place, "--metrics m.sock").ready().killed();
+    let error = place.error("metrics m.sock", 1);
+    assert_eq!(error["code"], "ECONNREFUSED", "{error}");
+    assert!(error["cure"].as_str().unwrap().contains("start the process"), "{error}");
+    let serving = Server::on_volume(&place, "--metrics m.sock").ready();
+    place.text("metrics m.sock");
+    serving.stops_well();
 }
 
 /// What is measured is what was asked for: `stress` said `cached` once, and made direct requests.
@@ -96,19 +112,10 @@ fn a_place_that_cannot_be_had_is_found_before_the_volume_is_touched() {
     let before = place.read("vol.img");
     place.write("file", b"precious");
     for (path, code) in [("file", "EEXIST"), ("none/m.sock", "ENOENT")] {
-        let line = format!("-s KILL 60 {BAIO} serve vol.img --socket vol.sock --metrics {path} --json");
-        let done = Done(
-            place
-                .spawn("timeout", line.split_whitespace())
-                .wait_with_output()
-                .unwrap(),
-        );
+        let line = format!("serve vol.img --socket vol.sock --metrics {path} --json");
+        let done = place.in_a_minute(&line);
         let error = done.fails_with(1).error();
-        assert_eq!(
-            (&error["code"], &error["object"]),
-            (&code.into(), &path.into()),
-            "{error}"
-        );
+        has(&error, json!({"code": code, "object": path}));
     }
     assert!(place.read("vol.img") == before && place.read("file") == b"precious");
     assert!(!place.path("vol.sock").exists());

@@ -1,33 +1,11 @@
 //! Promise: `docs/inside/shm-protocol.md` is enough to write a client from. `python/client.py` was written from that page alone, and
 //! does a day's work at a broker that `baio serve` runs.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
-use crate::support::{BAIO, Done, Place, skip};
-
-/// A broker that serves `vol.img`, and ends with the test.
-struct Server(Child);
-
-impl Server {
-    fn start(place: &Place) -> Server {
-        let mut server = Server(place.spawn(BAIO, ["serve", "vol.img", "--socket", "vol.sock"]));
-        let mut said = String::new();
-        let mut told = BufReader::new(server.0.stderr.take().unwrap());
-        while !said.lines().any(|line| line.starts_with("serving ")) {
-            assert_ne!(told.read_line(&mut said).unwrap(), 0, "it does not serve: {said}");
-        }
-        server
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::support::server::Server;
+use crate::support::{Done, Place, skip};
 
 /// Whether there is a Python that is new enough.
 fn has_python() -> bool {
@@ -46,7 +24,7 @@ fn a_client_in_python_does_a_days_work() {
     }
     let place = Place::new();
     place.baio("format vol.img --size 16M --segments 800").succeeds();
-    let _server = Server::start(&place);
+    let _server = Server::start(&place, "serve vol.img --socket vol.sock").ready();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/client.py");
     // One that hangs is killed one day.
     let words = [
@@ -59,7 +37,7 @@ fn a_client_in_python_does_a_days_work() {
         "vol.sock",
     ];
     let done = Done(place.spawn("timeout", words).wait_with_output().unwrap());
-    let seen = String::from_utf8_lossy(done.out()).into_owned();
+    let seen = done.text();
     assert_eq!(done.status(), 0, "{seen}{}", done.errors());
     assert_eq!(done.errors(), "");
     for line in [

@@ -4,8 +4,6 @@
 //!
 //! A broker that is stopped by SIGSTOP takes nothing from its rings: what is sent then is under way when it is killed.
 
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,11 +14,11 @@ use baio::{
 };
 use baio_words::Lost;
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{RecvFlags, SocketAddrUnix};
 use rustix::process::Signal;
 
 use crate::support::Place;
-use crate::support::server::{PATIENCE, Server};
+use crate::support::server::{PATIENCE, Server, listening, packets};
 
 const MIB: u64 = 1 << 20;
 const PAGE: usize = 4096;
@@ -301,18 +299,6 @@ fn sends_everybody_away(place: &Place, stop: &Arc<AtomicBool>) -> std::thread::J
             count += 1;
         }
     })
-}
-
-fn packets() -> OwnedFd {
-    let flags = SocketFlags::CLOEXEC;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
-}
-
-fn listening(path: &Path) -> OwnedFd {
-    let socket = packets();
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    rustix::net::listen(&socket, 64).unwrap();
-    socket
 }
 
 #[test]

@@ -3,18 +3,14 @@
 //! lost. The same when the old one crashes.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use baio::{Access, CreateOptions, Durability, Error, Fault, Link, LinkOptions, Reconnect, Remote, Segment};
 use baio_words::Lost;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::support::server::{PATIENCE, Server};
-use crate::support::{BAIO, Place};
+use crate::support::Place;
+use crate::support::server::{PATIENCE, Server, listening};
 
 const PAGE: usize = 4096;
 const CLIENTS: u64 = 4;
@@ -53,14 +49,6 @@ fn connect(place: &Place) -> Remote {
 
 fn open(volume: &Remote, name: &str) -> Segment<Remote> {
     volume.open_segment(name, Access::Write).wait().unwrap()
-}
-
-fn listening(path: &Path) -> OwnedFd {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    rustix::net::listen(&socket, 64).unwrap();
-    socket
 }
 
 /// A client that works on through all restarts. Panics at any error but those that a restart may bring.
@@ -140,15 +128,7 @@ fn restarts_under_load_are_told_only_by_what_is_indeterminate() {
     let place = Place::new();
     place.baio("format vol.img --size 32M --segments 64").succeeds();
     let socket = listening(&place.path("vol.sock"));
-    let start = || {
-        let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {BAIO} serve vol.img --cache 1M 3<&0 </dev/null");
-        let mut sh = Command::new("sh");
-        sh.args(["-c", &script]).current_dir(place.path(""));
-        sh.stdin(socket.try_clone().unwrap())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        Server::of(sh.spawn().unwrap()).ready()
-    };
+    let start = || Server::handed(&place, &socket, "--cache 1M", &[]).ready();
     let mut server = Some(start());
     let volume = connect(&place);
     for id in 0..CLIENTS {

@@ -6,11 +6,11 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use baio::{Access, Link, LogOptions, Remote};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::confined::Confined;
 use crate::support::server::Server;
-use crate::support::{self, BAIO, Place, until};
+use crate::support::{self, BAIO, Place, has, until};
 
 /// A volume of 16 MiB, `vol`, that is served at `s`.
 fn served() -> (Place, Server) {
@@ -24,18 +24,14 @@ fn served() -> (Place, Server) {
 fn is_whole(place: &Place, server: Server) {
     server.signal(Signal::TERM);
     server.ends_well();
-    assert_eq!(place.baio("stat vol --json").succeeds().json()["clean"], true);
+    assert_eq!(place.json("stat vol")["clean"], true);
     place.baio("check vol").succeeds();
-}
-
-fn json(place: &Place, line: &str) -> Value {
-    place.baio(&format!("{line} --json")).succeeds().json()
 }
 
 /// The line fails with this status and code, and one line for people as well.
 #[track_caller]
 fn refused(place: &Place, line: &str, status: i32, code: &str) -> Value {
-    let error = place.baio(&format!("{line} --json")).fails_with(status).error();
+    let error = place.error(line, status);
     assert_eq!(error["code"], code, "{line}: {error}");
     let told = place.baio(line).fails_with(status);
     let lines: Vec<_> = told.errors().lines().map(str::to_owned).collect();
@@ -52,91 +48,71 @@ fn says(error: &Value, key: &str, words: &str) {
 #[test]
 fn a_segment_from_its_making_to_its_end() {
     let (place, server) = served();
-    let made = json(&place, "create unix:s#a --size 1M --mode 0640");
-    assert_eq!((&made["name"], &made["size_bytes"]), (&"a".into(), &(1 << 20).into()));
+    let made = place.json("create unix:s#a --size 1M --mode 0640");
+    has(&made, json!({"name": "a", "size_bytes": 1 << 20}));
     let uid = rustix::process::geteuid().as_raw();
     assert_eq!(made["owner_uid"], uid);
     // Where it lies is nobody's to know.
-    let listed = json(&place, "list unix:s")["segments"].clone();
+    let listed = place.json("list unix:s")["segments"].clone();
     assert_eq!(listed.as_array().unwrap().len(), 1);
-    assert_eq!(
-        (&listed[0]["name"], &listed[0]["start_block"]),
-        (&"a".into(), &Value::Null)
-    );
-    let text = String::from_utf8(place.baio("list unix:s").succeeds().out().to_vec()).unwrap();
+    has(&listed[0], json!({"name": "a", "start_block": null}));
+    let text = place.text("list unix:s");
     let row: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!((row[0], row[3], row[row.len() - 2]), ("a", "0640", "-"), "{text}");
     let whole = format!("unix:{}#{uid}/a", place.path("s").display());
-    assert_eq!(json(&place, &format!("stat {whole}"))["start_block"], Value::Null);
+    assert_eq!(place.json(&format!("stat {whole}"))["start_block"], Value::Null);
 
-    let renamed = json(&place, "rename unix:s#a b");
+    let renamed = place.json("rename unix:s#a b");
     assert_eq!(renamed["name"], "b");
-    let resized = json(&place, "resize unix:s#b --size 3M");
-    assert_eq!(
-        (&resized["name"], &resized["size_bytes"]),
-        (&"b".into(), &(3 << 20).into())
-    );
-    assert_eq!(json(&place, "stat unix:s#b")["size_bytes"], 3 << 20);
+    let resized = place.json("resize unix:s#b --size 3M");
+    has(&resized, json!({"name": "b", "size_bytes": 3 << 20}));
+    assert_eq!(place.json("stat unix:s#b")["size_bytes"], 3 << 20);
     refused(&place, "stat unix:s#a", 1, "ENOENT");
-    json(&place, "delete unix:s#b");
-    assert_eq!(json(&place, "list unix:s")["segments"], Value::Array(Vec::new()));
+    place.json("delete unix:s#b");
+    assert_eq!(place.json("list unix:s")["segments"], Value::Array(Vec::new()));
     is_whole(&place, server);
 }
 
 #[test]
 fn the_volume_and_who_holds_how_much() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 1M");
-    let volume = json(&place, "stat unix:s");
+    place.json("create unix:s#a --size 1M");
+    let volume = place.json("stat unix:s");
     assert_eq!(volume["segments"], 1);
-    let text = String::from_utf8(place.baio("stat unix:s").succeeds().out().to_vec()).unwrap();
+    let text = place.text("stat unix:s");
     assert!(text.contains("not while it is served"), "{text}");
     let uid = rustix::process::geteuid().as_raw();
-    assert_eq!(json(&place, &format!("quota unix:s {uid}"))["used_bytes"], 1 << 20);
+    assert_eq!(place.json(&format!("quota unix:s {uid}"))["used_bytes"], 1 << 20);
     // It is ours, so its limits are.
-    let set = json(&place, "quota unix:s 4321 --blocks 2M --segments 3");
-    assert_eq!(
-        (&set["limit_bytes"], &set["limit_segments"]),
-        (&(2 << 20).into(), &3.into())
-    );
-    let set = json(&place, "quota unix:s 4321 --segments none");
-    assert_eq!(
-        (&set["limit_bytes"], &set["limit_segments"]),
-        (&(2 << 20).into(), &Value::Null)
-    );
+    let set = place.json("quota unix:s 4321 --blocks 2M --segments 3");
+    has(&set, json!({"limit_bytes": 2 << 20, "limit_segments": 3}));
+    let set = place.json("quota unix:s 4321 --segments none");
+    has(&set, json!({"limit_bytes": 2 << 20, "limit_segments": null}));
     is_whole(&place, server);
-    assert_eq!(json(&place, "quota vol 4321")["limit_bytes"], 2 << 20);
+    assert_eq!(place.json("quota vol 4321")["limit_bytes"], 2 << 20);
 }
 
 #[test]
 fn a_volume_is_checked_and_packed_while_it_is_served() {
     let (place, server) = served();
     for name in ["a", "b", "c"] {
-        json(&place, &format!("create unix:s#{name} --size 1M"));
+        place.json(&format!("create unix:s#{name} --size 1M"));
     }
-    json(&place, "stress unix:s#c --rw write --once --verify");
-    json(&place, "delete unix:s#a");
-    let found = json(&place, "check unix:s");
-    assert_eq!(
-        (&found["problems"], &found["untold"], &found["segments"]),
-        (&Value::Array(Vec::new()), &0.into(), &2.into()),
-        "{found}"
-    );
-    let text = String::from_utf8(place.baio("check unix:s").succeeds().out().to_vec()).unwrap();
+    place.json("stress unix:s#c --rw write --once --verify");
+    place.json("delete unix:s#a");
+    let found = place.json("check unix:s");
+    has(&found, json!({"problems": [], "untold": 0, "segments": 2}));
+    let text = place.text("check unix:s");
     assert!(text.starts_with("problems  none"), "{text}");
-    let packed = json(&place, "defrag unix:s");
-    assert_eq!(
-        (&packed["segments_moved"], &packed["untold"]),
-        (&2.into(), &0.into()),
-        "{packed}"
-    );
+    let packed = place.json("defrag unix:s");
+    has(&packed, json!({"segments_moved": 2, "untold": 0}));
     assert_eq!(packed["largest_free_bytes"], packed["free_bytes"]);
-    let text = String::from_utf8(place.baio("defrag unix:s").succeeds().out().to_vec()).unwrap();
+    let text = place.text("defrag unix:s");
     assert!(
         text.starts_with("segments moved") && !text.contains("not moved"),
         "{text}"
     );
-    assert_eq!(json(&place, "check unix:s")["problems"], Value::Array(Vec::new()));
+    assert_eq!(place.json("check unix:s")["problems"], Value::Array(Vec::new()));
     is_whole(&place, server);
 }
 
@@ -144,7 +120,7 @@ fn a_volume_is_checked_and_packed_while_it_is_served() {
 #[test]
 fn what_is_wrong_is_told_through_the_broker() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 1M");
+    place.json("create unix:s#a --size 1M");
     // The second copy of the superblock, which nobody reads while the volume is open.
     let file = std::fs::OpenOptions::new().write(true).open(place.path("vol")).unwrap();
     file.write_all_at(&[0xa5; 4096], 65536).unwrap();
@@ -152,7 +128,7 @@ fn what_is_wrong_is_told_through_the_broker() {
     let found = place.baio("check unix:s --json").fails_with(3).json();
     assert_eq!(found["problems"][0]["kind"], "superblock", "{found}");
     assert_eq!(found["problems"][0]["repair"], "repairable", "{found}");
-    let text = String::from_utf8(place.baio("check unix:s").fails_with(3).out().to_vec()).unwrap();
+    let text = place.baio("check unix:s").fails_with(3).text();
     assert!(
         text.contains("superblock") && !text.contains(place.path("vol").to_str().unwrap()),
         "{text}"
@@ -164,35 +140,23 @@ fn what_is_wrong_is_told_through_the_broker() {
 #[test]
 fn what_is_stressed_reads_as_it_was_written() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 2M");
+    place.json("create unix:s#a --size 2M");
     for mode in ["direct", "cached"] {
         let line = "--stages write,randread,randwrite,read --once --verify --request-size 4K --depth 8";
-        let told = json(&place, &format!("stress unix:s#a {line} --mode {mode}"));
-        assert_eq!(
-            (&told["requests"], &told["errors"]),
-            (&2048.into(), &0.into()),
-            "{told}"
-        );
-        assert_eq!(
-            (&told["verified"], &told["unverified"]),
-            (&1024.into(), &0.into()),
-            "{told}"
-        );
-        assert_eq!(
-            (&told["mode"], &told["backend"]),
-            (&mode.into(), &"broker".into()),
-            "{told}"
-        );
+        let told = place.json(&format!("stress unix:s#a {line} --mode {mode}"));
+        has(&told, json!({"requests": 2048, "errors": 0}));
+        has(&told, json!({"verified": 1024, "unverified": 0}));
+        has(&told, json!({"mode": mode, "backend": "broker"}));
     }
-    let told = json(&place, "stress unix:s#a --rw randrw --once --threads 3");
-    assert_eq!((&told["threads"], &told["errors"]), (&3.into(), &0.into()), "{told}");
+    let told = place.json("stress unix:s#a --rw randrw --once --threads 3");
+    has(&told, json!({"threads": 3, "errors": 0}));
     is_whole(&place, server);
 }
 
 #[test]
 fn what_is_not_there() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 1M");
+    place.json("create unix:s#a --size 1M");
     for line in [
         "stat unix:s#b",
         "delete unix:s#b",
@@ -231,7 +195,7 @@ fn what_is_not_there() {
 #[test]
 fn a_log_is_looked_at() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 3M");
+    place.json("create unix:s#a --size 3M");
     refused(&place, "log unix:s#a", 1, "ENOTLOG");
     refused(&place, "log unix:s#b", 1, "ENOENT");
     refused(&place, "log unix:s", 2, "EUSAGE");
@@ -241,7 +205,7 @@ fn a_log_is_looked_at() {
     log.append(b"debit 5").unwrap();
     log.append_durable(&vec![7; 300_000]).wait().unwrap();
     let line = "log unix:s#a --payload text";
-    let beside = json(&place, line);
+    let beside = place.json(line);
     assert_eq!(beside["records"].as_array().unwrap().len(), 2, "{beside}");
     assert_eq!(beside["records"][0]["payload"], "debit 5");
     assert_eq!(
@@ -251,16 +215,16 @@ fn a_log_is_looked_at() {
     log.close().wait().unwrap();
     drop((log, segment));
     link.close().unwrap();
-    let told = json(&place, line);
+    let told = place.json(line);
     assert_eq!(told["clean"], true);
     is_whole(&place, server);
-    assert_eq!(json(&place, "log vol#a --payload text"), told);
+    assert_eq!(place.json("log vol#a --payload text"), told);
 }
 
 #[test]
 fn what_needs_the_volume_itself_says_so() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 1M");
+    place.json("create unix:s#a --size 1M");
     for line in [
         "check unix:s --repair",
         "format unix:s --size 1M",
@@ -294,7 +258,7 @@ fn what_needs_the_volume_itself_says_so() {
 
 /// Requests that a broker has had by now.
 fn requests(place: &Place) -> u64 {
-    json(place, "serve --status --socket s")["totals"]["requests"]
+    place.json("serve --status --socket s")["totals"]["requests"]
         .as_u64()
         .unwrap()
 }
@@ -369,7 +333,7 @@ fn of_others_segments_each_command_says_the_same() {
     let place = Place::new();
     place.baio("format vol --size 16M").succeeds();
     let server = Server::start(&place, "serve vol --socket s --mode 0666").ready();
-    json(&place, "create unix:s#a --size 64K");
+    place.json("create unix:s#a --size 64K");
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     for name in ["a", "absent"] {
         let target = format!("unix:{}#0/{name}", place.path("s").display());

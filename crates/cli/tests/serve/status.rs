@@ -18,7 +18,7 @@ fn it_shows_what_each_user_has_and_had() {
     segment.read_at(0, link.buffer(8192).unwrap()).wait().unwrap();
 
     let uid = rustix::process::geteuid().as_raw();
-    let status = place.baio("serve --status --socket vol.sock --json").succeeds().json();
+    let status = place.json("serve --status --socket vol.sock");
     assert_eq!(status["volume"], "vol");
     assert!(status["started_at_unix"].as_u64().unwrap() > 0);
     // Who made the segment.
@@ -43,8 +43,7 @@ fn it_shows_what_each_user_has_and_had() {
     let [p50, p99] = ["latency_us_p50", "latency_us_p99"].map(|key| owner[key].as_u64().unwrap());
     assert!(p50 <= p99, "{status}");
 
-    let text = place.baio("serve --status --socket vol.sock").succeeds();
-    let text = String::from_utf8(text.out().to_vec()).unwrap();
+    let text = place.text("serve --status --socket vol.sock");
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines.len(), 3, "{text}");
     assert_eq!((lines[0][0], lines[0][5]), ("UID", "REQUESTS"), "{text}");
@@ -56,10 +55,7 @@ fn it_shows_what_each_user_has_and_had() {
 #[test]
 fn without_a_broker_it_says_so() {
     let place = Place::new();
-    let error = place
-        .baio("serve --status --socket none.sock --json")
-        .fails_with(1)
-        .error();
+    let error = place.error("serve --status --socket none.sock", 1);
     assert_eq!(error["code"], "ENOENT", "{error}");
     let said = place.baio("serve --status").fails_with(2).errors();
     assert!(said.contains("--socket"), "{said}");

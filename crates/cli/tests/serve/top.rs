@@ -5,19 +5,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use baio::{Access, Link, Remote};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::{BAIO, Place, until};
-
-/// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::server::{PATIENCE, Server};
+use crate::support::terminal::new_terminal;
+use crate::support::{self, BAIO, Place, has, until};
 
 #[test]
 fn one_table_is_of_one_second() {
@@ -26,7 +23,7 @@ fn one_table_is_of_one_second() {
     place.baio("create unix:vol.sock#a --size 1M").succeeds();
     let link = Remote::connect(place.path("vol.sock")).unwrap();
     let _segment = link.open_segment("a", Access::Write).wait().unwrap();
-    let view = place.baio("top --socket vol.sock --once --json").succeeds().json();
+    let view = place.json("top --socket vol.sock --once");
     let uid = rustix::process::geteuid().as_raw();
     assert_eq!(
         (&view["volume"], &view["owners"][0]["uid"]),
@@ -35,17 +32,12 @@ fn one_table_is_of_one_second() {
     assert!(view["interval_seconds"].as_f64().unwrap() >= 1.0, "{view}");
     for of in [&view["owners"][0], &view["totals"]] {
         // Whoever looks is a client as well.
-        assert_eq!((&of["clients"], &of["handles"]), (&2.into(), &1.into()), "{view}");
+        has(of, json!({"clients": 2, "handles": 1}));
         // Nobody asked for anything meanwhile.
-        assert_eq!(
-            (&of["requests_per_second"], &of["latency_us_p99"]),
-            (&0.into(), &Value::Null),
-            "{view}"
-        );
+        has(of, json!({"requests_per_second": 0, "latency_us_p99": null}));
     }
     assert_eq!(view["totals"]["uid"], Value::Null);
-    let text = place.baio("top unix:vol.sock --once").succeeds();
-    let text = String::from_utf8(text.out().to_vec()).unwrap();
+    let text = place.text("top unix:vol.sock --once");
     // Of who asked for nothing in that second there are no times.
     assert!(text.lines().next().unwrap().ends_with("P50-US  P99-US"), "{text}");
     assert!(
@@ -83,11 +75,11 @@ fn what_makes_no_sense_is_refused() {
     let place = Place::new();
     place.baio("top").fails_with(2);
     place.baio("top unix:vol.sock --socket vol.sock").fails_with(2);
-    let said = place.baio("top vol --once --json").fails_with(2).error();
+    let said = place.error("top vol --once", 2);
     assert!(said["need"].as_str().unwrap().contains("unix:SOCKET"), "{said}");
     let said = place.baio("top --socket vol.sock --json").fails_with(2).json();
     assert!(said["error"]["cure"].as_str().unwrap().contains("--once"), "{said}");
-    let error = place.baio("top --socket vol.sock --once --json").fails_with(1).error();
+    let error = place.error("top --socket vol.sock --once", 1);
     assert_eq!(error["code"], "ENOENT");
 }
 
@@ -101,12 +93,7 @@ struct Terminal {
 
 impl Terminal {
     fn start(place: &Place) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-        let slave = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap();
+        let (master, slave) = new_terminal();
         let size = Winsize {
             ws_row: 24,
             ws_col: 120,
@@ -198,7 +185,7 @@ fn on_a_terminal_signals_end_it_and_are_seen() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
         let mut terminal = Terminal::start(&place);
         terminal.is_there();
-        rustix::process::kill_process(rustix::process::Pid::from_child(&terminal.child), signal).unwrap();
+        support::signal(&terminal.child, signal);
         let (status, shown) = terminal.ends();
         assert_eq!(status.signal(), Some(signal.as_raw()), "{shown:?}");
     }

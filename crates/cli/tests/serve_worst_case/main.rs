@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use baio_words::session::BrokerStatus;
 use support::cgroup::Cgroup;
 use support::confined::{as_user, give, reachable};
-use support::serving::{Serving, Talk, as_child, role, times};
+use support::server::Server;
+use support::serving::{Talk, as_child, role, times};
 use support::{BAIO, Place, TestName, until};
 use victim::{Victim, Waits};
 
@@ -83,7 +84,7 @@ fn all_users_at_their_worst() {
 /// A broker as it is packaged.
 struct Stage {
     place: Place,
-    broker: Serving,
+    broker: Server,
     cgroup: Cgroup,
     length: Duration,
 }
@@ -106,7 +107,7 @@ impl Stage {
             .args("serve vol.img --socket vol.sock --mode 0666".split(' '))
             .current_dir(place.path(""));
         Stage {
-            broker: Serving::begin(&mut command).ready(),
+            broker: Server::begin(&mut command).ready(),
             place,
             cgroup,
             length: Duration::from_secs(times("BAIO_WORST_SECONDS", 3)),
@@ -159,7 +160,7 @@ impl Stage {
             "there is not all that there was"
         );
         drop(root);
-        self.broker.ends_well();
+        self.broker.stops_well();
         self.place.baio("check vol.img").succeeds();
     }
 

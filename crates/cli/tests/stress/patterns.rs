@@ -3,9 +3,9 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{self, Place};
+use crate::support::{self, Place, has};
 
 /// The keys of a measurement, which the whole run and every part have.
 const MEASUREMENT: [&str; 20] = [
@@ -33,7 +33,7 @@ const MEASUREMENT: [&str; 20] = [
 
 #[track_caller]
 fn stress(place: &Place, line: &str) -> Value {
-    place.baio(&format!("stress {line} --json")).succeeds().json()
+    place.json(&format!("stress {line}"))
 }
 
 fn part_names(told: &Value) -> Vec<&str> {
@@ -110,8 +110,7 @@ fn all_keys_are_there() {
 #[test]
 fn people_get_a_table() {
     let place = Place::new();
-    let told = place.baio("stress f --size 1M --stages write,randread").succeeds();
-    let text = String::from_utf8_lossy(told.out()).into_owned();
+    let text = place.text("stress f --size 1M --stages write,randread");
     for piece in ["REQ/s", "\nwrite ", "\nrandread ", "512 requests in ", "0 failed"] {
         assert!(text.contains(piece), "{piece}: {text}");
     }
@@ -270,7 +269,7 @@ fn requests_that_fail_are_counted_and_the_first_is_told() {
     assert!((1000..1100).contains(&errors), "a thousand are enough: {errors}");
     assert!(told["requests"].as_u64().unwrap() >= errors, "{told}");
     let error = &told["first_error"];
-    assert_eq!((&error["code"], &error["object"]), (&"EIO".into(), &"f".into()));
+    has(error, json!({"code": "EIO", "object": "f"}));
     assert!(
         error["offset"].as_u64().is_some_and(|offset| offset >= 512 << 10),
         "{error}"
@@ -292,7 +291,7 @@ fn an_error_that_no_request_would_escape_ends_the_run() {
     drop(child.stdin.take());
     let done = support::Done(child.wait_with_output().unwrap()).fails_with(1);
     let error = done.json()["error"].clone();
-    assert_eq!((&error["code"], &error["object"]), (&"EFBIG".into(), &"f".into()));
+    has(&error, json!({"code": "EFBIG", "object": "f"}));
     assert!(
         error["offset"].as_u64().is_some_and(|offset| offset >= 32 << 10),
         "{error}"
@@ -306,18 +305,11 @@ fn the_words_of_fio_are_ours() {
     for (engine, backend) in [("psync", "sync"), ("posixaio", "threads")] {
         let line = format!("f --rw randrw --bs 8K --iodepth 3 --ioengine {engine} --rwmixread 100 --runtime 1");
         let told = stress(&place, &line);
-        assert_eq!(
-            (&told["backend"], &told["depth"], &told["request_size"]),
-            (&backend.into(), &3.into(), &8192.into())
-        );
+        has(&told, json!({"backend": backend, "depth": 3, "request_size": 8192}));
         assert!(told["seconds"].as_f64().unwrap() >= 1.0, "{told}");
         let parts = told["parts"].as_array().unwrap();
         assert!(parts[0]["requests"].as_u64().unwrap() > 0, "{told}");
-        assert_eq!(
-            (&parts[1]["part"], &parts[1]["requests"]),
-            (&"write".into(), &0.into()),
-            "{told}"
-        );
+        has(&parts[1], json!({"part": "write", "requests": 0}));
     }
 }
 
@@ -340,9 +332,7 @@ fn the_name_of_a_target_cannot_steer_a_terminal() {
         &["stress", name, "--runtime", "1ms"],
         &["latency", name, "--writes", "2"],
     ] {
-        let mut child = place.spawn(support::BAIO, words);
-        drop(child.stdin.take());
-        let told = support::Done(child.wait_with_output().unwrap()).succeeds();
+        let told = place.words(words).succeeds();
         let all = [told.out(), told.errors().as_bytes()].concat();
         let all = String::from_utf8(all).unwrap();
         assert!(
@@ -372,6 +362,6 @@ fn one_request_after_a_rest_and_then_the_next() {
     let place = Place::new();
     place.write("f", &[7; 64 << 10]);
     let told = stress(&place, "f --interval 100us --io-size 20K");
-    assert_eq!((&told["requests"], &told["in_flight_max"]), (&5.into(), &1.into()));
+    has(&told, json!({"requests": 5, "in_flight_max": 1}));
     assert_eq!(told["depth"], 1);
 }

@@ -41,7 +41,7 @@ fn figures_too_large_to_be_multiplied() {
         "stress f --rw write --size 8191P --threads 256",
         "stress new --rw write --size 8191P",
     ] {
-        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        let error = place.error(line, 1);
         assert_eq!(error["code"], "ENOSPC", "{line}");
     }
     assert_eq!(place.read("f").len(), 64 << 10);
@@ -78,10 +78,7 @@ fn a_volume_in_use_is_not_overwritten_even_with_force() {
     let place = Place::new();
     place.volume("16M", "1M");
     let holder = support::Holder::start(&place);
-    let error = place
-        .baio("stress vol --rw write --once --force --json")
-        .fails_with(1)
-        .error();
+    let error = place.error("stress vol --rw write --once --force", 1);
     assert_eq!(error["code"], "EBUSY");
     let named = error["message"].as_str().unwrap().contains(&holder.pid().to_string());
     assert!(named, "{error}");

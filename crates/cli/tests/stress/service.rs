@@ -1,28 +1,14 @@
 //! Promise: `baio stress --service` works on a segment through a service thread, and there many threads share one segment:
 //! each gets its own outcomes back, all of them, whichever thread took them from the link.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
-use crate::support::{BAIO, Done, Place};
+use crate::support::Place;
 
 /// An outcome that went astray would be waited for without end.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
-
 #[track_caller]
 fn stress(place: &Place, line: &str) -> Value {
-    let line = format!("stress {line} --json");
-    let mut child = place.spawn(BAIO, line.split_whitespace());
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > HANGS_AFTER {
-            child.kill().unwrap();
-            panic!("it hangs: {line}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Done(child.wait_with_output().unwrap()).succeeds().json()
+    place.in_a_minute(&format!("stress {line} --json")).succeeds().json()
 }
 
 #[test]
@@ -38,6 +24,7 @@ fn threads_share_a_segment_and_every_block_is_right() {
         assert_eq!(told["errors"], 0, "{threads}");
         assert_eq!(told["verified"], 2 * 2048, "{threads}");
     }
+    assert_eq!(place.json("stat vol")["clean"], true, "it is given back");
     // What went through the service is what the volume's own thread finds.
     let told = stress(&place, "vol#a --rw read --once --verify");
     assert_eq!(told["verified"], 2048);
@@ -54,18 +41,6 @@ fn each_thread_keeps_its_depth_under_way_and_touches_its_share_once() {
             assert_eq!(told["requests"], 1536, "{options} {turn}");
         }
     }
-}
-
-#[test]
-fn the_volume_is_given_back_clean() {
-    let place = Place::new();
-    place.volume("16M", "1M");
-    stress(
-        &place,
-        "vol#a --service --threads 2 --rw randwrite --durability data --runtime 50ms",
-    );
-    let told = place.baio("stat vol --json").succeeds().json();
-    assert_eq!(told["clean"], true);
 }
 
 #[test]

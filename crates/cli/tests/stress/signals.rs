@@ -3,11 +3,11 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::support::server::Server;
-use crate::support::{self, BAIO, Done, Place, until};
+use crate::support::{self, BAIO, Done, Place, has, until};
 
 /// A place with a file of 1 MiB, `f`.
 fn with_file() -> Place {
@@ -31,7 +31,7 @@ fn calls(child: &Child, key: &str) -> u64 {
 
 /// Its end after a signal: not by it, but with a status as a shell says it.
 fn ended(child: Child, signal: Signal) -> Done {
-    kill_process(Pid::from_child(&child), signal).unwrap();
+    support::signal(&child, signal);
     let done = Done(child.wait_with_output().unwrap());
     assert_eq!(done.0.status.signal(), None, "{}", done.errors());
     done.fails_with(128 + signal.as_raw())
@@ -61,11 +61,7 @@ fn a_run_of_stress_tells_what_it_has() {
             told["requests"].as_u64().unwrap() > 0 && told["iops"].as_f64().unwrap() > 0.0,
             "{told}"
         );
-        assert_eq!(
-            (&told["errors"], &told["first_error"]),
-            (&0.into(), &Value::Null),
-            "{told}"
-        );
+        has(&told, json!({"errors": 0, "first_error": null}));
         assert_eq!(
             told["parts"].as_array().unwrap().len(),
             1,
@@ -81,10 +77,9 @@ fn two_signals_at_once_cost_no_figures() {
     let place = with_file();
     let child = start(&place, "stress f --backend sync --mode kernel --runtime 900 --json");
     until("it is at work", || calls(&child, "syscr:") > 2000);
-    let pid = Pid::from_child(&child);
     // Stopped, it has both before it does anything.
     for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
-        kill_process(pid, signal).unwrap();
+        support::signal(&child, signal);
     }
     let done = Done(child.wait_with_output().unwrap());
     assert_eq!(done.0.status.signal(), None, "{}", done.errors());
@@ -98,7 +93,7 @@ fn people_see_that_it_ended_early() {
     let child = start(&place, "stress f --backend sync --mode kernel --runtime 900");
     until("it is at work", || calls(&child, "syscr:") > 2000);
     let told = ended(child, Signal::INT);
-    let text = String::from_utf8_lossy(told.out()).into_owned();
+    let text = told.text();
     assert!(
         text.contains(" requests in ") && text.contains("\nended early: interrupted by SIGINT\n"),
         "{text}"
@@ -176,7 +171,7 @@ fn it_ends_where_nothing_has_begun() {
     server.signal(Signal::STOP);
     let mut child = start(&place, "stress unix:vol.sock#seg --rw randread --runtime 900");
     until("it hears", || hears(&child, Signal::TERM));
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    support::signal(&child, Signal::TERM);
     let mut status = None;
     until("it has ended", || {
         status = child.try_wait().unwrap();

@@ -8,8 +8,8 @@ fn each_stage_is_a_part_and_what_was_written_is_synced() {
     let place = Place::new();
     place.volume("16M", "1M");
     for target in ["f --size 1M", "vol#a"] {
-        let line = format!("stress {target} --stages write,read,randwrite,randread,randrw --json");
-        let told = place.baio(&line).succeeds().json();
+        let line = format!("stress {target} --stages write,read,randwrite,randread,randrw");
+        let told = place.json(&line);
         let parts = told["parts"].as_array().unwrap();
         let names: Vec<&str> = parts.iter().map(|part| part["part"].as_str().unwrap()).collect();
         assert_eq!(
@@ -36,10 +36,7 @@ fn each_stage_is_a_part_and_what_was_written_is_synced() {
 fn stages_may_last_a_time_each() {
     let place = Place::new();
     place.write("f", &[1; 64 << 10]);
-    let told = place
-        .baio("stress f --size 64K --stages read,randread --runtime 60ms --json")
-        .succeeds()
-        .json();
+    let told = place.json("stress f --size 64K --stages read,randread --runtime 60ms");
     for part in told["parts"].as_array().unwrap() {
         assert!(part["seconds"].as_f64().unwrap() >= 0.06, "{part}");
         assert!(
@@ -52,9 +49,6 @@ fn stages_may_last_a_time_each() {
 #[test]
 fn a_single_pattern_is_not_synced_unasked() {
     let place = Place::new();
-    let told = place
-        .baio("stress f --size 64K --rw write --once --json")
-        .succeeds()
-        .json();
+    let told = place.json("stress f --size 64K --rw write --once");
     assert_eq!(told["sync_seconds"], 0.0);
 }

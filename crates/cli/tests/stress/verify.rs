@@ -4,7 +4,9 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use crate::support::{Done, Place};
+use serde_json::json;
+
+use crate::support::{Done, Place, has};
 
 const BLOCK: usize = 4096;
 
@@ -113,14 +115,8 @@ fn a_flipped_bit_in_a_segment() {
     place
         .baio_fed("dd of=vol#a bs=4K seek=3 status=none", &bytes)
         .succeeds();
-    let error = place
-        .baio("stress vol#a --rw randread --once --verify --shared-memory --json")
-        .fails_with(3)
-        .error();
-    assert_eq!(
-        (&error["object"], &error["offset"]),
-        (&"vol#a".into(), &(3 * 4096 + 100).into())
-    );
+    let error = place.error("stress vol#a --rw randread --once --verify --shared-memory", 3);
+    has(&error, json!({"object": "vol#a", "offset": 3 * 4096 + 100}));
 }
 
 #[test]
@@ -129,10 +125,7 @@ fn what_nobody_stamped_is_no_match_for_a_run_that_only_reads() {
     place.write("f", &[0; 64 << 10]);
     place.baio("stress f --rw read --once --verify").fails_with(3);
     // A run that writes checks what it wrote, and tells how much it could not check.
-    let told = place
-        .baio("stress f --rw randrw --once --verify --json")
-        .succeeds()
-        .json();
+    let told = place.json("stress f --rw randrw --once --verify");
     assert_eq!(told["verified"], 0);
     assert_eq!(told["unverified"], told["parts"][0]["requests"]);
 }
@@ -140,10 +133,7 @@ fn what_nobody_stamped_is_no_match_for_a_run_that_only_reads() {
 #[test]
 fn a_file_made_for_the_run_is_known_from_the_start() {
     let place = Place::new();
-    let told = place
-        .baio("stress f --size 1M --rw randrw --once --verify --json")
-        .succeeds()
-        .json();
+    let told = place.json("stress f --size 1M --rw randrw --once --verify");
     assert_eq!(told["unverified"], 0);
     assert_eq!(told["verified"], told["parts"][0]["requests"]);
 }

@@ -1,6 +1,6 @@
 //! GNU dd beside ours: the same operands, the same input, the same target before; what both say and write must be the same.
 
-use crate::support::{Done, Place, random_bytes};
+use crate::support::{BAIO, Done, Place, random_bytes};
 
 /// Is the `dd` of this machine GNU's? Says so where it is not.
 pub(crate) fn is_there(place: &Place) -> bool {
@@ -52,33 +52,11 @@ pub(crate) fn differences(place: &Place, case: Case<'_>) -> Vec<String> {
 /// Says what differs between two that have ended, and their targets.
 pub(crate) fn compare(case: Case<'_>, theirs: (Done, Option<Vec<u8>>), ours: (Done, Option<Vec<u8>>)) -> Vec<String> {
     let mut found = Vec::new();
-    let mut same = |what: &str, ours: String, theirs: String| {
+    for ((what, ours), (_, theirs)) in told(&ours).into_iter().zip(told(&theirs)) {
         if ours != theirs {
             found.push(format!("{what}: {ours}, and GNU dd: {theirs}"));
         }
-    };
-    let told = |bytes: Option<&[u8]>| {
-        bytes.map_or("none".to_owned(), |bytes| {
-            format!("{} bytes {}", bytes.len(), sum(bytes))
-        })
-    };
-    same(
-        "status",
-        format!("{}", ours.0.0.status),
-        format!("{}", theirs.0.0.status),
-    );
-    same(
-        "records",
-        format!("{:?}", records(&ours.0)),
-        format!("{:?}", records(&theirs.0)),
-    );
-    same(
-        "third line",
-        format!("{:?}", amounts(&ours.0)),
-        format!("{:?}", amounts(&theirs.0)),
-    );
-    same("standard output", told(Some(ours.0.out())), told(Some(theirs.0.out())));
-    same("target", told(ours.1.as_deref()), told(theirs.1.as_deref()));
+    }
     for word in reasons(&theirs.0) {
         // Which of the arguments it is, we say.
         let is_said = word == "Invalid argument" && ours.0.errors().contains("no direct I/O");
@@ -93,9 +71,16 @@ pub(crate) fn compare(case: Case<'_>, theirs: (Done, Option<Vec<u8>>), ours: (Do
     found
 }
 
-/// Enough to tell two byte strings apart.
-fn sum(bytes: &[u8]) -> String {
-    format!("{:08x}", crc32c::crc32c(bytes))
+/// What can be told of one that has ended, and of its target.
+fn told((done, target): &(Done, Option<Vec<u8>>)) -> [(&'static str, String); 5] {
+    let sum = |bytes: &[u8]| format!("{} bytes {:08x}", bytes.len(), crc32c::crc32c(bytes));
+    [
+        ("status", done.0.status.to_string()),
+        ("records", format!("{:?}", done.records())),
+        ("third line", format!("{:?}", amounts(done))),
+        ("standard output", sum(done.out())),
+        ("target", target.as_deref().map_or("none".to_owned(), sum)),
+    ]
 }
 
 fn run(place: &Place, program: &str, (input, target, operands): Case<'_>) -> (Done, Option<Vec<u8>>) {
@@ -111,46 +96,22 @@ fn run(place: &Place, program: &str, (input, target, operands): Case<'_>) -> (Do
         path if path.starts_with('/') => format!("of={path}"),
         _ => "of=out".to_owned(),
     };
-    let line = |from: &str| format!("{from} {to} {operands}");
-    let done = if let Some(fed) = input.strip_prefix('|') {
-        let bytes = place.read(fed);
-        match program {
-            "dd" => place.gnu_dd(&line(""), &bytes),
-            _ => place.baio_fed(&format!("dd {}", line("")), &bytes),
+    // Whatever is under way at once, nobody can tell.
+    let name = match program {
+        "dd" => "dd".to_owned(),
+        _ => format!("{BAIO} dd iodepth={}", [1, 2, 16, 64][operands.len() % 4]),
+    };
+    let line = |from: &str| format!("{name} {from} {to} {operands}");
+    let done = match input.split_at_checked(1) {
+        Some(("|", fed)) => place.fed(&line(""), &place.read(fed)),
+        Some(("<", standard)) => place.shell(&format!("{} < {standard}", line(""))),
+        Some(("!", limited)) => {
+            let limited = line(&format!("if={limited}"));
+            place.shell(&format!("trap '' XFSZ; ulimit -f 4; {limited}"))
         }
-    } else if let Some(standard) = input.strip_prefix('<') {
-        let name = if program == "dd" {
-            "dd".to_owned()
-        } else {
-            format!("{} dd", crate::support::BAIO)
-        };
-        place.shell(&format!("{name} {} < {standard}", line("")))
-    } else if let Some(limited) = input.strip_prefix('!') {
-        let name = if program == "dd" {
-            "dd".to_owned()
-        } else {
-            format!("{} dd", crate::support::BAIO)
-        };
-        let from = format!("if={limited}");
-        place.shell(&format!("trap '' XFSZ; ulimit -f 4; {name} {}", line(&from)))
-    } else {
-        let from = format!("if={input}");
-        match program {
-            "dd" => place.gnu_dd(&line(&from), b""),
-            _ => place.baio(&format!("dd {}", line(&from))),
-        }
+        _ => place.fed(&line(&format!("if={input}")), b""),
     };
     (done, std::fs::read(out).ok())
-}
-
-/// All lines about records, in order.
-fn records(done: &Done) -> Vec<String> {
-    let errors = done.errors();
-    errors
-        .lines()
-        .filter(|line| line.contains(" record"))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// The lines about bytes, without their times.

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) use test_name::TestName;
@@ -56,6 +57,11 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Sends it one that is started.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
 /// A directory of its own for each test, gone with it.
 pub(crate) struct Place(tempfile::TempDir);
 
@@ -88,6 +94,24 @@ impl Place {
         let mut child = self.spawn("sh", ["-c", line]);
         drop(child.stdin.take());
         Done(child.wait_with_output().unwrap())
+    }
+
+    /// Runs `baio` with words that may hold anything, and nothing on its standard input.
+    pub(crate) fn words(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Done {
+        let mut child = self.spawn(BAIO, words);
+        drop(child.stdin.take());
+        Done(child.wait_with_output().unwrap())
+    }
+
+    /// Runs `baio`, which is killed if it has not ended by itself in a minute.
+    pub(crate) fn in_a_minute(&self, line: &str) -> Done {
+        self.run("timeout", &format!("-s KILL 60 {BAIO} {line}"), b"")
+    }
+
+    /// Runs the program that the line begins with, and feeds it.
+    pub(crate) fn fed(&self, line: &str, input: &[u8]) -> Done {
+        let (program, words) = line.split_once(' ').unwrap_or((line, ""));
+        self.run(program, words, input)
     }
 
     fn run(&self, program: &str, line: &str, input: &[u8]) -> Done {
@@ -123,6 +147,24 @@ impl Place {
         fs::read(self.path(name)).unwrap()
     }
 
+    /// The object of a command that succeeds.
+    #[track_caller]
+    pub(crate) fn json(&self, line: &str) -> Value {
+        self.baio(&format!("{line} --json")).succeeds().json()
+    }
+
+    /// The error object of one that fails with this status.
+    #[track_caller]
+    pub(crate) fn error(&self, line: &str, status: i32) -> Value {
+        self.baio(&format!("{line} --json")).fails_with(status).error()
+    }
+
+    /// What one that succeeds tells people.
+    #[track_caller]
+    pub(crate) fn text(&self, line: &str) -> String {
+        self.baio(line).succeeds().text()
+    }
+
     /// A volume `vol` of `size` with the segment `a`.
     pub(crate) fn volume(&self, size: &str, segment: &str) {
         self.baio(&format!("format vol --size {size}")).succeeds();
@@ -140,6 +182,10 @@ impl Done {
 
     pub(crate) fn out(&self) -> &[u8] {
         &self.0.stdout
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(self.out()).into_owned()
     }
 
     pub(crate) fn errors(&self) -> String {
@@ -161,7 +207,7 @@ impl Done {
     /// The one object on standard output.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        let text = String::from_utf8_lossy(self.out());
+        let text = self.text();
         assert_eq!(text.lines().count(), 1, "one object, not {text:?}; {}", self.errors());
         let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(object["schema_version"], 1);
@@ -179,11 +225,19 @@ impl Done {
         error
     }
 
-    /// The lines about records.
+    /// The lines about records, also those that were cut short.
     pub(crate) fn records(&self) -> Vec<String> {
         let errors = self.errors();
-        let lines = errors.lines().filter(|line| line.contains("records"));
+        let lines = errors.lines().filter(|line| line.contains(" record"));
         lines.map(str::to_owned).collect()
+    }
+}
+
+/// An object has these values under these keys.
+#[track_caller]
+pub(crate) fn has(object: &Value, expected: Value) {
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&object[key], value, "{key} in {object}");
     }
 }
 

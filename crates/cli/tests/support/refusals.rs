@@ -29,7 +29,7 @@ pub(crate) fn refuses_to_overwrite_a_volume(writes: &[&str], reads: &str) -> Pla
     place.volume("16M", "1M");
     let watched = Unchanged::watch(&place.path("vol"));
     for line in writes {
-        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        let error = place.error(line, 1);
         assert_eq!(error["code"], "EEXIST", "{line}");
         assert!(error["cure"].as_str().unwrap().contains("--force"), "{line}");
         watched.check(line);
@@ -47,7 +47,7 @@ pub(crate) fn asks_before_writing_a_segment_of_somebody_else(writes: &str, reads
     let place = Place::new();
     place.volume("16M", "1M");
     place.baio("create vol#12345/b --size 64K").succeeds();
-    let error = place.baio(&format!("{writes} --json")).fails_with(1).error();
+    let error = place.error(writes, 1);
     assert_eq!(error["code"], "EPERM");
     place.baio(reads).succeeds();
     place.baio(&format!("{writes} --force")).succeeds();

@@ -1,24 +1,20 @@
-//! A broker that runs, what is known of its process, and a client of it that speaks through the socket alone.
+//! Clients of a broker: tests that run again as such, and one that speaks through the socket alone.
 
-use std::fs;
 use std::future::{Future, poll_fn};
-use std::io::{BufRead, BufReader, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::task::Poll;
 
 use baio_words::session::{
     Answer, BrokerStatus, FromBroker, Hello, MESSAGE_MAX, OwnerStatus, Question, VERSION, Welcome,
 };
 use baio_words::{CreateOptions, OperationName};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix};
 
-use crate::support::{TestName, until};
+use crate::support::TestName;
+use crate::support::server::packets;
 
 /// How often, if the environment says nothing else.
 pub(crate) fn times(variable: &str, otherwise: u64) -> u64 {
@@ -79,109 +75,6 @@ pub(crate) fn as_child<'a>(command: &'a mut Command, test: TestName, role: &str)
         .stderr(Stdio::piped())
 }
 
-/// A broker that runs.
-pub(crate) struct Serving {
-    child: Child,
-    told: BufReader<ChildStderr>,
-}
-
-impl Serving {
-    /// Begins; it may not serve yet.
-    pub(crate) fn begin(command: &mut Command) -> Serving {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let told = BufReader::new(child.stderr.take().unwrap());
-        Serving { child, told }
-    }
-
-    /// Waits until it serves.
-    #[track_caller]
-    pub(crate) fn ready(mut self) -> Serving {
-        let mut said = String::new();
-        while !said.lines().any(|line| line.starts_with("serving ")) {
-            let read = self.told.read_line(&mut said).unwrap();
-            assert_ne!(read, 0, "it does not serve, and said: {said}");
-        }
-        self
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Ends it without a word.
-    pub(crate) fn killed(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Asks it to end, and it does, properly.
-    pub(crate) fn ends_well(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        until("the broker ends", || self.child.try_wait().unwrap().is_some());
-        let mut rest = String::new();
-        self.told.read_to_string(&mut rest).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {rest}");
-    }
-
-    /// How many descriptors it has, and how many mappings of clients' memory.
-    pub(crate) fn holds(&self) -> (usize, usize) {
-        let fds = fs::read_dir(self.proc("fd")).unwrap().count();
-        let maps = fs::read_to_string(self.proc("maps")).unwrap();
-        let shared = maps.lines().filter(|line| line.contains("memfd:baio"));
-        (fds, shared.count())
-    }
-
-    /// Its resident memory, in KiB.
-    pub(crate) fn resident_kib(&self) -> u64 {
-        self.status("VmRSS")
-    }
-
-    /// The number on a line of its `status`.
-    pub(crate) fn status(&self, key: &str) -> u64 {
-        number_of(&self.text("status"), key)
-    }
-
-    pub(crate) fn text(&self, file: &str) -> String {
-        fs::read_to_string(self.proc(file)).unwrap()
-    }
-
-    /// How often its threads have ceased to run. Not the kernel's own (`iou-wrk-...`): those look every five seconds whether they are
-    /// still needed.
-    pub(crate) fn switches(&self) -> u64 {
-        let tasks = fs::read_dir(self.proc("task")).unwrap();
-        let tasks = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default());
-        tasks
-            .filter(|status| !status.starts_with("Name:\tiou-"))
-            .map(|status| {
-                number_of(&status, "voluntary_ctxt_switches") + number_of(&status, "nonvoluntary_ctxt_switches")
-            })
-            .sum()
-    }
-
-    fn proc(&self, file: &str) -> String {
-        format!("/proc/{}/{file}", self.pid())
-    }
-}
-
-impl Drop for Serving {
-    /// A test that fails leaves none behind.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn number_of(status: &str, key: &str) -> u64 {
-    let line = status
-        .lines()
-        .find(|line| line.split_once(':').is_some_and(|(name, _)| name == key));
-    let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-    number.unwrap_or_default()
-}
-
 /// A session of which only the socket is used.
 pub(crate) struct Talk {
     socket: OwnedFd,
@@ -194,8 +87,7 @@ pub(crate) struct Talk {
 impl Talk {
     /// `None`: the broker is not there, or does not want us.
     pub(crate) fn connect(path: &Path) -> Option<Talk> {
-        let kind = SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None).unwrap();
+        let socket = packets();
         rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
         Talk::greet(socket)
     }
@@ -203,15 +95,7 @@ impl Talk {
     /// Says hello on a socket that is connected.
     pub(crate) fn greet(socket: OwnedFd) -> Option<Talk> {
         rustix::io::ioctl_fionbio(&socket, false).unwrap();
-        let hello = Hello {
-            version_min: VERSION,
-            version_max: VERSION,
-            features: 0,
-            places: 4,
-            arena_bytes: 0,
-            volume: String::new(),
-        };
-        rustix::net::send(&socket, &hello.encode(), SendFlags::NOSIGNAL).ok()?;
+        says_hello(&socket, "").ok()?;
         match hear(&socket)? {
             (FromBroker::Welcome(welcome), memory) => Some(Talk {
                 socket,
@@ -272,8 +156,21 @@ impl Talk {
     }
 }
 
-/// The next message; `None` when the broker has gone.
-fn hear(socket: &OwnedFd) -> Option<(FromBroker, Vec<OwnedFd>)> {
+/// Asks for the volume of this name; what comes back is still to be heard.
+pub(crate) fn says_hello(socket: &OwnedFd, volume: &str) -> rustix::io::Result<()> {
+    let hello = Hello {
+        version_min: VERSION,
+        version_max: VERSION,
+        features: 0,
+        places: 4,
+        arena_bytes: 0,
+        volume: volume.to_owned(),
+    };
+    rustix::net::send(socket, &hello.encode(), SendFlags::NOSIGNAL).map(drop)
+}
+
+/// The next message, and what came with it; `None` when the broker has gone.
+pub(crate) fn hear(socket: &OwnedFd) -> Option<(FromBroker, Vec<OwnedFd>)> {
     let mut bytes = vec![0; MESSAGE_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

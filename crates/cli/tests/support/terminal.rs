@@ -29,12 +29,7 @@ fn on_a_terminal(
     environment: &[(&str, &str)],
     leads: impl FnOnce(&mut Command, OwnedFd),
 ) -> (String, i32) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-    let slave = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap();
+    let (master, slave) = new_terminal();
     let mut command = Command::new(BAIO);
     command
         .args(line.split_whitespace())
@@ -52,4 +47,15 @@ fn on_a_terminal(
     let _ = File::from(master).read_to_end(&mut shown);
     let status = child.wait().unwrap().code().unwrap_or(-1);
     (String::from_utf8_lossy(&shown).replace("\r\n", "\n"), status)
+}
+
+/// A terminal of its own: who shows it, and who writes on it.
+pub(crate) fn new_terminal() -> (OwnedFd, OwnedFd) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let slave = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap();
+    (master, slave)
 }

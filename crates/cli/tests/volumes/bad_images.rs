@@ -37,6 +37,11 @@ fn random_bytes_are_no_volume() {
     let place = Place::new();
     place.write("vol", &random_bytes(1 << 20, 1));
     everything_fails(&place, "ENOTVOLUME", "superblock");
+    let image = Unchanged::watch(&place.path("vol"));
+    for line in ["check vol", "check vol --repair"] {
+        assert_eq!(place.error(line, 1)["code"], "ENOTVOLUME");
+        image.check(line);
+    }
 }
 
 #[test]
@@ -55,7 +60,7 @@ fn somebody_elses_file_system_is_no_volume() {
     place.write("vol", &image);
     everything_fails(&place, "ENOTVOLUME", "");
     let before = Unchanged::watch(&place.path("vol"));
-    let error = place.baio("format vol --json").fails_with(1).error();
+    let error = place.error("format vol", 1);
     assert_eq!(error["code"], "EEXIST");
     before.check("format without --force");
 }
@@ -101,11 +106,4 @@ fn a_volume_is_not_written_over() {
         assert_eq!(error["code"], "EEXIST", "{attempt}: {error}");
         image.check(attempt);
     }
-}
-
-#[test]
-fn a_missing_volume_is_named() {
-    let place = Place::new();
-    let error = place.baio("list vol --json").fails_with(1).error();
-    assert_eq!((&error["code"], &error["object"]), (&"ENOENT".into(), &"vol".into()));
 }

@@ -3,12 +3,11 @@
 
 use serde_json::Value;
 
-use crate::support::{self, Place, Unchanged, random_bytes};
+use crate::support::{Place, Unchanged, random_bytes};
 
 /// Runs `baio` with arguments that may hold anything.
 fn baio(place: &Place, words: &[&str]) -> (i32, Value) {
-    let child = place.spawn(support::BAIO, words.iter().chain(&["--json"]));
-    let done = support::Done(child.wait_with_output().unwrap());
+    let done = place.words(words.iter().chain(&["--json"]));
     (done.status(), done.error())
 }
 

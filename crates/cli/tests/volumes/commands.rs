@@ -3,8 +3,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::json;
+
 use crate::support::server::Server;
-use crate::support::{self, Place, Unchanged, assert_same, random_bytes};
+use crate::support::{self, Place, Unchanged, assert_same, has, random_bytes};
 
 const MIB: usize = 1 << 20;
 
@@ -28,14 +30,14 @@ fn contents(place: &Place, name: &str) -> Vec<u8> {
 fn a_renamed_segment_keeps_everything_but_its_name() {
     let place = Place::new();
     let bytes = filled(&place, MIB);
-    let before = place.baio("stat vol#a --json").succeeds().json();
-    let told = place.baio("rename vol#a b --json").succeeds().json();
+    let before = place.json("stat vol#a");
+    let told = place.json("rename vol#a b");
     assert_eq!(told["name"], "b");
     for key in ["owner_uid", "size_bytes", "reserve_bytes", "start_block", "state"] {
         assert_eq!(told[key], before[key], "{key}");
     }
     assert_same(&contents(&place, "b"), &bytes, "the renamed segment");
-    assert_eq!(place.baio("stat vol#a --json").fails_with(1).error()["code"], "ENOENT");
+    assert_eq!(place.error("stat vol#a", 1)["code"], "ENOENT");
 }
 
 #[test]
@@ -50,23 +52,11 @@ fn a_name_that_is_taken_or_cannot_be_changes_nothing() {
         ("delete vol#nobody", "ENOENT"),
     ] {
         let watched = Unchanged::watch(&place.path("vol"));
-        assert_eq!(
-            place.baio(&format!("{line} --json")).fails_with(1).error()["code"],
-            code,
-            "{line}"
-        );
+        assert_eq!(place.error(line, 1)["code"], code, "{line}");
         watched.check(line);
     }
-    assert_eq!(
-        place.baio("rename vol#a b --json").fails_with(1).error()["code"],
-        "EEXIST"
-    );
-    assert_eq!(
-        place.baio("list vol --json").json()["segments"]
-            .as_array()
-            .map(Vec::len),
-        Some(2)
-    );
+    assert_eq!(place.error("rename vol#a b", 1)["code"], "EEXIST");
+    assert_eq!(place.json("list vol")["segments"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
@@ -75,10 +65,7 @@ fn what_grows_reads_as_zero_behind_its_old_end() {
     let mut bytes = filled(&place, MIB);
     // In place, as nothing stands behind it; then past a neighbour, which moves it.
     for (size, neighbour) in [(2 * MIB, "b"), (6 * MIB, "c")] {
-        let told = place
-            .baio(&format!("resize vol#a --size {size} --json"))
-            .succeeds()
-            .json();
+        let told = place.json(&format!("resize vol#a --size {size}"));
         assert_eq!(told["size_bytes"], size);
         assert_eq!(told["state"], "live");
         bytes.resize(size, 0);
@@ -91,22 +78,16 @@ fn what_grows_reads_as_zero_behind_its_old_end() {
 fn what_was_cut_off_does_not_come_back() {
     let place = Place::new();
     let mut bytes = filled(&place, MIB);
-    let told = place
-        .baio("resize vol#a --size 64K --reserve 1M --shrink --json")
-        .succeeds()
-        .json();
-    assert_eq!(
-        (&told["size_bytes"], &told["reserve_bytes"]),
-        (&65536.into(), &MIB.into())
-    );
-    let told = place.baio("resize vol#a --size 1M --json").succeeds().json();
+    let told = place.json("resize vol#a --size 64K --reserve 1M --shrink");
+    has(&told, json!({"size_bytes": 65536, "reserve_bytes": MIB}));
+    let told = place.json("resize vol#a --size 1M");
     assert_eq!(told["reserve_bytes"], MIB);
     bytes[65536..].fill(0);
     assert_same(&contents(&place, "a"), &bytes, "shrunk and grown inside its reserve");
 
-    let before = place.baio("stat vol --json").json()["free_bytes"].as_u64().unwrap();
+    let before = place.json("stat vol")["free_bytes"].as_u64().unwrap();
     place.baio("resize vol#a --size 4K --shrink").succeeds();
-    let after = place.baio("stat vol --json").json()["free_bytes"].as_u64().unwrap();
+    let after = place.json("stat vol")["free_bytes"].as_u64().unwrap();
     assert_eq!(after - before, (MIB - 4096) as u64);
 }
 
@@ -114,18 +95,12 @@ fn what_was_cut_off_does_not_come_back() {
 fn a_reserve_is_room_to_grow_in_place() {
     let place = Place::new();
     place.baio("format vol --size 64M").succeeds();
-    let made = place
-        .baio("create vol#a --size 1M --reserve 8M --json")
-        .succeeds()
-        .json();
+    let made = place.json("create vol#a --size 1M --reserve 8M");
     assert_eq!(made["reserve_bytes"], 8 * MIB);
     place.baio("create vol#b --size 64K").succeeds();
-    let grown = place.baio("resize vol#a --size 8M --json").succeeds().json();
+    let grown = place.json("resize vol#a --size 8M");
     assert_eq!(grown["start_block"], made["start_block"]);
-    let error = place
-        .baio("create vol#c --size 1M --reserve 4K --json")
-        .fails_with(1)
-        .error();
+    let error = place.error("create vol#c --size 1M --reserve 4K", 1);
     assert_eq!(error["code"], "EINVAL");
 }
 
@@ -133,21 +108,18 @@ fn a_reserve_is_room_to_grow_in_place() {
 fn a_volume_grows_up_to_what_it_was_formatted_for() {
     let place = Place::new();
     place.baio("format vol --size 16M --max-size 64M").succeeds();
-    let before = place.baio("stat vol --json").json()["size_bytes"].as_u64().unwrap();
+    let before = place.json("stat vol")["size_bytes"].as_u64().unwrap();
     place.baio("create vol#a --size 1M").succeeds();
-    let told = place.baio("resize vol --size 64M --json").succeeds().json();
+    let told = place.json("resize vol --size 64M");
     let grown = told["size_bytes"].as_u64().unwrap();
     assert_eq!(grown - before, 48 * MIB as u64);
     assert_eq!(told["clean"], true, "{told}");
     place.baio("create vol#b --size 40M").succeeds();
     for (size, what) in [("65M", "beyond the maximum"), ("16M", "smaller")] {
-        let error = place
-            .baio(&format!("resize vol --size {size} --json"))
-            .fails_with(1)
-            .error();
+        let error = place.error(&format!("resize vol --size {size}"), 1);
         assert_eq!(error["code"], "EINVAL", "{what}");
     }
-    let told = place.baio("stat vol --json").json();
+    let told = place.json("stat vol");
     assert_eq!(told["size_bytes"].as_u64(), Some(grown));
     place.baio("resize vol --size 64M --reserve 1M").fails_with(2);
 }
@@ -160,23 +132,14 @@ fn a_quota_is_shown_set_kept_and_taken_back() {
     let place = Place::new();
     place.baio("format vol --size 64M").succeeds();
     place.baio("create vol#1000/a --size 1M").succeeds();
-    let shown = place.baio("quota vol 1000 --json").succeeds().json();
-    assert_eq!(
-        (&shown["used_bytes"], &shown["used_segments"]),
-        (&MIB.into(), &1.into())
-    );
+    let shown = place.json("quota vol 1000");
+    has(&shown, json!({"used_bytes": MIB, "used_segments": 1}));
     assert!(shown["limit_bytes"].is_null() && shown["limit_segments"].is_null());
 
-    let set = place
-        .baio("quota vol 1000 --blocks 2M --segments 3 --json")
-        .succeeds()
-        .json();
-    assert_eq!(
-        (&set["limit_bytes"], &set["limit_segments"]),
-        (&(2 * MIB).into(), &3.into())
-    );
+    let set = place.json("quota vol 1000 --blocks 2M --segments 3");
+    has(&set, json!({"limit_bytes": 2 * MIB, "limit_segments": 3}));
     for line in ["create vol#1000/b --size 2M", "resize vol#1000/a --size 3M"] {
-        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        let error = place.error(line, 1);
         assert_eq!(error["code"], "EDQUOT", "{line}");
         assert!(
             error["message"].as_str().unwrap().contains("may hold 2097152"),
@@ -185,36 +148,11 @@ fn a_quota_is_shown_set_kept_and_taken_back() {
     }
     place.baio("create vol#b --size 8M").succeeds();
     // What is not given stays.
-    let set = place.baio("quota vol 1000 --blocks none --json").succeeds().json();
-    assert_eq!(
-        (&set["limit_bytes"], &set["limit_segments"]),
-        (&serde_json::Value::Null, &3.into())
-    );
+    let set = place.json("quota vol 1000 --blocks none");
+    has(&set, json!({"limit_bytes": null, "limit_segments": 3}));
     place.baio("create vol#1000/b --size 8M").succeeds();
     place.baio("create vol#1000/c --size 4K").succeeds();
-    assert_eq!(
-        place.baio("create vol#1000/d --size 4K --json").fails_with(1).error()["code"],
-        "EDQUOT"
-    );
-}
-
-#[test]
-fn a_quota_survives_crash_and_close() {
-    if !support::is_root() {
-        return;
-    }
-    let place = Place::new();
-    place.baio("format vol --size 64M").succeeds();
-    place.baio("quota vol 1000 --blocks 2M").succeeds();
-    place.baio("create vol#a --size 1M").succeeds();
-    let holder = support::Holder::start(&place);
-    holder.kill();
-    let shown = place.baio("quota vol 1000 --json").succeeds().json();
-    assert_eq!(shown["limit_bytes"], 2 * MIB);
-    assert_eq!(
-        place.baio("create vol#1000/b --size 3M --json").fails_with(1).error()["code"],
-        "EDQUOT"
-    );
+    assert_eq!(place.error("create vol#1000/d --size 4K", 1)["code"], "EDQUOT");
 }
 
 /// The owner of the file, whoever that is, limits all who have no limits of their own.
@@ -222,38 +160,31 @@ fn a_quota_survives_crash_and_close() {
 fn the_default_quota_is_set_shown_and_survives_crash_and_close() {
     let place = Place::new();
     place.baio("format vol --size 64M").succeeds();
-    let set = place
-        .baio("quota vol default --blocks 2M --segments 3 --json")
-        .succeeds()
-        .json();
-    assert_eq!(
-        (&set["owner_uid"], &set["limit_bytes"], &set["limit_segments"]),
-        (&u32::MAX.into(), &(2 * MIB).into(), &3.into())
+    let set = place.json("quota vol default --blocks 2M --segments 3");
+    has(
+        &set,
+        json!({"owner_uid": u32::MAX, "limit_bytes": 2 * MIB, "limit_segments": 3}),
     );
-    let text = place.baio("quota vol default").succeeds();
-    let text = String::from_utf8_lossy(text.out()).into_owned();
+    let text = place.text("quota vol default");
     assert!(text.contains("default") && !text.contains("4294967295"), "{text}");
     place.baio("create vol#a --size 1M").succeeds();
     support::Holder::start(&place).kill();
     for uid in ["1234", "default"] {
-        let shown = place.baio(&format!("quota vol {uid} --json")).succeeds().json();
+        let shown = place.json(&format!("quota vol {uid}"));
         assert_eq!(shown["limit_bytes"], 2 * MIB, "{uid}");
     }
     place.baio("quota vol 4294967295").fails_with(2);
     if support::is_root() {
-        let error = place.baio("create vol#1234/b --size 3M --json").fails_with(1).error();
+        let error = place.error("create vol#1234/b --size 3M", 1);
         assert_eq!(error["code"], "EDQUOT", "{error}");
-        let shown = place.baio("quota vol 0 --json").succeeds().json();
+        let shown = place.json("quota vol 0");
         assert!(shown["limit_bytes"].is_null());
     }
     // One that is not given stays as it bound the user before.
-    let set = place.baio("quota vol 1234 --blocks 4M --json").succeeds().json();
-    assert_eq!(
-        (&set["limit_bytes"], &set["limit_segments"]),
-        (&(4 * MIB).into(), &3.into())
-    );
+    let set = place.json("quota vol 1234 --blocks 4M");
+    has(&set, json!({"limit_bytes": 4 * MIB, "limit_segments": 3}));
     place.baio("quota vol default --blocks none --segments none").succeeds();
-    let shown = place.baio("quota vol 77 --json").succeeds().json();
+    let shown = place.json("quota vol 77");
     assert!(shown["limit_bytes"].is_null() && shown["limit_segments"].is_null());
 }
 
@@ -276,17 +207,17 @@ fn defrag_joins_the_free_space_and_loses_nothing() {
     for index in (0..12).step_by(2) {
         place.baio(&format!("delete vol#s{index}")).succeeds();
     }
-    let before = place.baio("stat vol --json").json();
+    let before = place.json("stat vol");
     assert!(before["largest_free_bytes"].as_u64() < before["free_bytes"].as_u64());
-    let told = place.baio("defrag vol --json").succeeds().json();
+    let told = place.json("defrag vol");
     assert!(told["segments_moved"].as_u64().unwrap() > 0, "{told}");
-    let after = place.baio("stat vol --json").json();
+    let after = place.json("stat vol");
     assert_eq!(after["largest_free_bytes"], after["free_bytes"]);
     assert_eq!(after["free_bytes"], before["free_bytes"]);
     for index in (1..12).step_by(2) {
         assert_same(&contents(&place, &format!("s{index}")), &kept[index], "a segment");
     }
-    let again = place.baio("defrag vol --json").succeeds().json();
+    let again = place.json("defrag vol");
     assert_eq!(again["segments_moved"], 0);
 }
 
@@ -295,7 +226,7 @@ fn check_names_a_problem_and_repairs_it() {
     let place = Place::new();
     let bytes = filled(&place, MIB);
     let watched = Unchanged::watch(&place.path("vol"));
-    let sound = place.baio("check vol --json").succeeds().json();
+    let sound = place.json("check vol");
     assert_eq!(sound["problems"].as_array().map(Vec::len), Some(0), "{sound}");
     watched.check("check");
 
@@ -317,52 +248,27 @@ fn check_names_a_problem_and_repairs_it() {
 }
 
 #[test]
-fn check_of_what_is_no_volume_is_a_failure() {
-    let place = Place::new();
-    place.write("vol", &random_bytes(MIB, 1));
-    let watched = Unchanged::watch(&place.path("vol"));
-    assert_eq!(
-        place.baio("check vol --json").fails_with(1).error()["code"],
-        "ENOTVOLUME"
-    );
-    assert_eq!(
-        place.baio("check vol --repair --json").fails_with(1).error()["code"],
-        "ENOTVOLUME"
-    );
-    watched.check("check");
-}
-
-#[test]
 fn a_segment_changes_its_mode_its_group_and_its_owner() {
     let place = Place::new();
     let bytes = filled(&place, MIB);
-    let changed = |line: &str| place.baio(&format!("{line} --json")).succeeds().json();
+    let changed = |line: &str| place.json(line);
     assert_eq!(changed("chmod vol#a 640")["mode"], "0640");
     let gid = rustix::process::getegid().as_raw();
     assert_eq!(changed(&format!("chown vol#a :{gid}"))["owner_gid"], gid);
-    assert_eq!(
-        place.baio("chmod vol#b 600 --json").fails_with(1).error()["code"],
-        "ENOENT"
-    );
+    assert_eq!(place.error("chmod vol#b 600", 1)["code"], "ENOENT");
     place.baio("chmod vol#a 1777").fails_with(2);
     place.baio("chown vol#a root").fails_with(2);
     if !support::is_root() {
         return; // Only root gives away.
     }
     let given = changed("chown vol#a 1000:77");
-    assert_eq!(
-        (&given["owner_uid"], &given["owner_gid"], &given["mode"]),
-        (&1000.into(), &77.into(), &"0640".into())
-    );
+    has(&given, json!({"owner_uid": 1000, "owner_gid": 77, "mode": "0640"}));
     assert_same(&contents(&place, "1000/a"), &bytes, "the same bytes");
     place.baio("stat vol#a").fails_with(1);
     // Through a broker as well.
     let server = Server::start(&place, "serve vol --socket s").ready();
     let given = changed("chown unix:s#1000/a 0:0");
-    assert_eq!(
-        (&given["owner_uid"], &given["start_block"]),
-        (&0.into(), &serde_json::Value::Null)
-    );
+    has(&given, json!({"owner_uid": 0, "start_block": null}));
     assert_eq!(changed("chmod unix:s#a 0604")["mode"], "0604");
     server.stops_well();
     assert_same(&contents(&place, "a"), &bytes, "the same bytes");
@@ -416,7 +322,7 @@ fn a_new_volume_is_its_owners_alone_unless_told_otherwise() {
         (0o644, 1)
     );
     // So do those who meet it later.
-    let doctor = place.baio("doctor there --json").succeeds().json();
+    let doctor = place.json("doctor there");
     assert!(doctor["path"]["advice"].to_string().contains("may open it"), "{doctor}");
     let mut server = Server::start(&place, "serve there --socket s");
     let said = server.says("its mode");

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::support::server::{self, Server};
-use crate::support::{BAIO, Place};
+use crate::support::{BAIO, Place, signal};
 
 /// A volume of 64 MiB, `vol`, with the segment `a`, that is served at `s`.
 fn served() -> (Place, Server) {
@@ -53,10 +53,6 @@ fn fifo(place: &Place) -> PathBuf {
     path
 }
 
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
-}
-
 #[test]
 fn a_copy_is_of_one_moment_while_others_write() {
     let (place, server) = served();
@@ -69,7 +65,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
         })
         .collect();
     let written = || {
-        let status = place.baio("serve --status --socket s --json").succeeds().json();
+        let status = place.json("serve --status --socket s");
         status["totals"]["written_bytes"].as_u64().unwrap()
     };
     let grows = |before: u64| {
@@ -86,10 +82,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
         grows(written());
         place.baio("check first").succeeds();
         // It opens, and its segment is there.
-        assert_eq!(
-            place.baio("stat first#a --json").succeeds().json()["size_bytes"],
-            4 << 20
-        );
+        assert_eq!(place.json("stat first#a")["size_bytes"], 4 << 20);
         place.baio("dd if=first#a of=/dev/null bs=1M").succeeds();
         place.baio("create first#b --size 1M").succeeds();
         place.baio("check first").succeeds();

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use baio::{Access, Link, LogOptions, Remote};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::image_text::from_text;
 use crate::support::confined::Confined;
 use crate::support::server::PATIENCE;
-use crate::support::{self, BAIO, Place, Unchanged, random_bytes};
+use crate::support::{self, BAIO, Place, Unchanged, has, random_bytes};
 
 /// Both copies of a log's header lie there.
 const HEADERS: [usize; 2] = [0, 4096];
@@ -60,11 +60,10 @@ fn a_log_is_shown_as_a_file_and_as_a_segment() {
         let shown = of_a_file;
         assert_eq!(column(&shown, "bytes"), sizes, "{name}");
         assert_eq!(shown["clean"], is_clean, "{name}");
-        assert_eq!((&shown["rot"], &shown["next_lsn"]), (&Value::Null, &Value::Null));
+        has(&shown, json!({"rot": null, "next_lsn": null}));
         let lsns = column(&shown, "lsn");
         assert!(lsns.iter().all(|lsn| lsn.as_u64() < shown["durable_lsn"].as_u64()));
-        let text = place.baio(&format!("log {name}")).succeeds();
-        let text = String::from_utf8_lossy(text.out()).into_owned();
+        let text = place.text(&format!("log {name}"));
         let says = text.contains("what is shown may be gone already");
         assert_eq!(says, !is_clean, "{name}: {text}");
     }
@@ -74,27 +73,27 @@ fn a_log_is_shown_as_a_file_and_as_a_segment() {
 fn records_are_shown_from_an_lsn_on_and_so_many() {
     let place = Place::new();
     place.write("log", &image("closed"));
-    let all = place.baio("log log --json").json();
+    let all = place.json("log log");
     let lsns: Vec<u64> = column(&all, "lsn").iter().map(|lsn| lsn.as_u64().unwrap()).collect();
     assert_eq!(lsns.len(), 8);
     for (from, count) in [(0, 3), (2, 1), (5, 0), (6, 2), (7, 9)] {
-        let line = format!("log log --from {} --count {count} --json", lsns[from]);
-        let some = place.baio(&line).succeeds().json();
+        let line = format!("log log --from {} --count {count}", lsns[from]);
+        let some = place.json(&line);
         let end = (from + count).min(lsns.len());
         assert_eq!(column(&some, "lsn"), lsns[from..end], "{line}");
         assert_eq!(some["next_lsn"].as_u64(), lsns.get(end).copied(), "{line}");
     }
-    let behind = place.baio("log log --from 1000000 --json").succeeds().json();
+    let behind = place.json("log log --from 1000000");
     assert_eq!(column(&behind, "lsn"), Vec::<&Value>::new());
     let text = place.baio("log log --from 1000000").succeeds();
-    assert!(String::from_utf8_lossy(text.out()).ends_with("\nno record from LSN 1000000 on\n"));
-    let error = place.baio("log log --from 8 --json").fails_with(1).error();
+    assert!(text.text().ends_with("\nno record from LSN 1000000 on\n"));
+    let error = place.error("log log --from 8", 1);
     assert_eq!(error["code"], "ENODATA");
     assert!(error["need"].as_str().unwrap().contains("8192"), "{error}");
     // What a payload holds does not drive the terminal.
     let text = place.baio("log log --payload text").succeeds();
     assert!(text.out().iter().all(|byte| *byte == b'\n' || !byte.is_ascii_control()));
-    assert!(String::from_utf8_lossy(text.out()).contains("BIPW^elsz"));
+    assert!(text.text().contains("BIPW^elsz"));
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn rot_is_named_and_what_lies_behind_it_is_shown() {
     assert_eq!(shown["holes"], hole);
     assert_eq!(column(&shown, "bytes"), [0, 200, 300, 900, 900, 900, 900]);
     let text = place.baio("log log").fails_with(3);
-    let text = String::from_utf8_lossy(text.out()).into_owned();
+    let text = text.text();
     assert!(text.contains(&format!("LSN {lsn}, byte {at}")), "{text}");
     assert!(text.contains("LogOptions::salvage"), "{text}");
 }
@@ -152,7 +151,7 @@ fn what_is_no_log_to_show_is_told_with_need_and_cure() {
         (".", "EISDIR", "directory"),
         ("/dev/null", "EINVAL", "Invalid"),
     ] {
-        let error = place.baio(&format!("log {target} --json")).fails_with(1).error();
+        let error = place.error(&format!("log {target}"), 1);
         assert_eq!(error["code"], code, "{target}: {error}");
         assert!(error["message"].as_str().unwrap().contains(word), "{target}: {error}");
     }
@@ -214,15 +213,14 @@ fn beside_its_owner_a_log_is_shown_as_it_was() {
     let log = segment.create_log(&options).wait().unwrap();
     let first = log.append(b"the first").unwrap();
     log.durable(first).wait().unwrap();
-    let shown = place.baio("log vol#a --payload text --json").succeeds().json();
+    let shown = place.json("log vol#a --payload text");
     assert_eq!(shown["in_use"]["pid"], std::process::id());
     assert_eq!(
         (&shown["clean"], &shown["records"][0]["lsn"]),
         (&false.into(), &first.0.into())
     );
     assert_eq!(shown["records"][0]["payload"], "the first");
-    let text = place.baio("log vol#a").succeeds();
-    let text = String::from_utf8_lossy(text.out()).into_owned();
+    let text = place.text("log vol#a");
     assert!(text.contains("what is shown may be gone already"), "{text}");
     let is_over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -264,7 +262,7 @@ fn beside_its_owner_a_log_is_shown_as_it_was() {
     log.close().wait().unwrap();
     drop((log, segment));
     volume.close().unwrap();
-    let shown = place.baio("log vol#a --json").succeeds().json();
+    let shown = place.json("log vol#a");
     assert_eq!((&shown["clean"], shown.get("in_use")), (&true.into(), None));
 }
 

@@ -1,7 +1,9 @@
 //! Promise: `list`, `stat` and `log` write nothing, neither to a volume that was closed cleanly nor to one whose owner was
 //! killed; and what was acknowledged before the kill is there.
 
-use crate::support::{Holder, Place, Unchanged};
+use serde_json::json;
+
+use crate::support::{Holder, Place, Unchanged, has};
 
 fn look(place: &Place) {
     let image = Unchanged::watch(&place.path("vol"));
@@ -26,7 +28,7 @@ fn at_a_clean_volume() {
     let place = Place::new();
     place.volume("8M", "1M");
     look(&place);
-    assert_eq!(place.baio("stat vol --json").json()["clean"], true);
+    assert_eq!(place.json("stat vol")["clean"], true);
 }
 
 #[test]
@@ -35,11 +37,11 @@ fn at_a_volume_after_a_crash() {
     place.volume("8M", "1M");
     Holder::start(&place).kill();
     look(&place);
-    let volume = place.baio("stat vol --json").json();
-    assert_eq!((&volume["clean"], &volume["segments"]), (&false.into(), &1.into()));
+    let volume = place.json("stat vol");
+    has(&volume, json!({"clean": false, "segments": 1}));
     // The next open to write heals it.
     place.baio("create vol#b --size 4K").succeeds();
-    assert_eq!(place.baio("stat vol --json").json()["clean"], true);
+    assert_eq!(place.json("stat vol")["clean"], true);
     look(&place);
 }
 
@@ -58,14 +60,14 @@ fn the_keys_are_the_documented_ones() {
         "start_block",
         "state",
     ];
-    let listed = place.baio("list vol --json").json();
+    let listed = place.json("list vol");
     assert_eq!(keys(&listed), ["schema_version", "segments"]);
     assert_eq!(keys(&listed["segments"][0]), segment);
-    let mut stat = place.baio("stat vol#a --json").json();
+    let mut stat = place.json("stat vol#a");
     stat.as_object_mut().unwrap().remove("schema_version");
     assert_eq!(keys(&stat), segment);
     assert_eq!(stat, listed["segments"][0]);
-    let volume = place.baio("stat vol --json").json();
+    let volume = place.json("stat vol");
     let expected = [
         "block_size",
         "clean",
@@ -81,7 +83,7 @@ fn the_keys_are_the_documented_ones() {
         "warnings",
     ];
     assert_eq!(keys(&volume), expected);
-    let doctor = place.baio("doctor vol --json").json();
+    let doctor = place.json("doctor vol");
     assert!(doctor["backend"].is_string() && doctor["rejected"].is_array());
     assert_eq!(doctor["path"]["volume"], true);
 }

@@ -11,7 +11,6 @@ mod commands;
 mod freeze;
 mod log;
 mod looking_changes_nothing;
-mod looks_beside_the_owner;
 mod memory_cgroup;
 mod one_owner;
 mod reads_what_cannot_be_written;

@@ -23,24 +23,16 @@ fn others_are_told_who_holds_it() {
     }
     // Who only looks does it beside the owner.
     place.baio("list vol").succeeds();
-    let volume = place.baio("stat vol --json").succeeds().json();
+    let volume = place.json("stat vol");
     assert_eq!(volume["in_use"]["pid"], holder.pid());
-    let said = String::from_utf8(place.baio("stat vol").succeeds().out().to_vec()).unwrap();
+    let said = place.text("stat vol");
     assert!(said.contains(&format!("by {told}")), "{said}");
     assert_eq!(holder.finish(), 0);
-    let volume = place.baio("stat vol --json").succeeds().json();
+    let volume = place.json("stat vol");
     assert!(
         volume.get("in_use").is_none() && volume.get("torn").is_none(),
         "{volume}"
     );
-}
-
-#[test]
-fn a_killed_owner_is_none() {
-    let place = Place::new();
-    place.volume("8M", "1M");
-    Holder::start(&place).kill();
-    place.baio("create vol#b --size 4K").succeeds();
 }
 
 /// On an overlay stat(2) tells other numbers of a file than the kernel's list of locks does.
@@ -59,7 +51,7 @@ fn the_owner_is_named_on_an_overlay_too() {
         place.baio("format over/vol --size 8M").succeeds();
         let mut holder = place.spawn(BAIO, ["freeze", "over/vol", "--", "sh", "-c", "echo; read x"]);
         std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        let error = place.baio("create over/vol#a --size 4K --json").fails_with(1).error();
+        let error = place.error("create over/vol#a --size 4K", 1);
         let told = format!("process {}", holder.id());
         drop(holder.stdin.take());
         holder.wait().unwrap();

@@ -22,16 +22,3 @@ fn dd_and_stress_read_a_volume_without_writing_it() {
         .succeeds();
     assert!(place.read("vol") == before, "a byte of the volume has changed");
 }
-
-#[test]
-fn dd_within_one_volume_still_writes() {
-    let place = Place::new();
-    place.volume("8M", "1M");
-    place.baio("create vol#b --size 1M").succeeds();
-    let bytes = random_bytes(1 << 20, 10);
-    place.write("in", &bytes);
-    place.baio("dd if=in of=vol#a bs=64K").succeeds();
-    place.baio("dd if=vol#a of=vol#b bs=64K").succeeds();
-    place.baio("dd if=vol#b of=out bs=64K").succeeds();
-    assert_same(&bytes, &place.read("out"), "what was copied");
-}
