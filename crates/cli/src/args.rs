@@ -345,20 +345,6 @@ mod tests {
     }
 
     #[test]
-    fn the_other_commands_parse() {
-        assert!(matches!(parsed("baio list v").command, Command::List(_)));
-        assert!(matches!(parsed("baio stat v#a").command, Command::Stat(_)));
-        assert!(matches!(parsed("baio delete v#a").command, Command::Delete(_)));
-        assert!(matches!(parsed("baio log v#a --from 8").command, Command::Log(_)));
-        assert!(matches!(parsed("baio metrics m.sock").command, Command::Metrics(_)));
-        assert!(matches!(parsed("baio serve v --socket s").command, Command::Serve(_)));
-        assert!(matches!(parsed("baio top --socket s").command, Command::Top(_)));
-        assert!(matches!(parsed("baio doctor").command, Command::Doctor(_)));
-        let line = "baio report --dir d --input f --quick --only a --only b";
-        assert!(matches!(parsed(line).command, Command::Report(_)));
-    }
-
-    #[test]
     fn json_stands_anywhere() {
         for line in ["baio --json list v", "baio list --json v", "baio list v --json"] {
             assert_eq!(parsed(line).output, Output::Json, "{line}");
@@ -409,35 +395,5 @@ mod tests {
         assert!(failure.to_string().contains("'format'"), "{failure}");
         let (_, failure) = refused("baio format v --size 4kB");
         assert!(failure.to_string().contains("write 4K or 4KiB"), "{failure}");
-    }
-
-    #[test]
-    fn usage_errors_under_json_are_one_object() {
-        let (output, failure) = refused("baio stat --json");
-        assert_eq!(output, Output::Json);
-        assert_eq!(failure.to_json()["error"]["code"], "EUSAGE");
-    }
-
-    #[test]
-    fn a_missing_command_is_a_usage_error() {
-        let (_, failure) = refused("baio --json");
-        assert_eq!(failure.exit_status(), ExitStatus::Usage);
-        assert_eq!(
-            failure.to_string(),
-            "baio: a command is missing; cure: see 'baio --help'"
-        );
-        assert!(matches!(parse(words("baio")), Err(Stop::Bare(_))));
-    }
-
-    #[test]
-    fn usage_errors_of_dd_exit_with_1() {
-        let (_, failure) = refused("baio dd foo=bar");
-        assert_eq!(
-            failure.to_string(),
-            "baio: dd: unrecognized operand 'foo=bar'; cure: see 'baio dd --help'"
-        );
-        for line in ["baio dd foo=bar", "baio dd --bogus", "baio --json dd if=x"] {
-            assert_eq!(refused(line).1.exit_status(), ExitStatus::Failed, "{line}");
-        }
     }
 }

@@ -19,7 +19,7 @@ mod words;
 
 use std::ffi::OsStr;
 
-use baio::Mode;
+use baio::{Durability, Mode};
 use baio_console::target::TypedTarget;
 use baio_engine::Choice;
 
@@ -63,7 +63,7 @@ pub(crate) struct DdOperands {
     /// Whether the output file may or must be made.
     pub(crate) creation: Creation,
     /// What is made durable before the end.
-    pub(crate) sync: Option<FinalSync>,
+    pub(crate) sync: Durability,
     /// Requests in flight, 1 to 1024.
     pub(crate) depth: u32,
     /// How requests reach the kernel.
@@ -121,27 +121,17 @@ impl Amount {
     }
 }
 
-/// Whether caches are passed by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Direct {
-    /// Whatever the target does by default.
-    #[default]
-    No,
-    /// `iflag=direct`, `oflag=direct`.
-    Yes,
-}
-
 /// `iflag=` or `oflag=`, but for those that are about numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     /// Past the kernel's cache.
-    pub(crate) direct: Direct,
+    pub(crate) direct: bool,
     /// Each write at the end of the file, wherever that is.
     pub(crate) append: bool,
     /// It must be a directory.
     pub(crate) directory: bool,
     /// What each write makes durable: `dsync` the data, `sync` the attributes too.
-    pub(crate) durable: Option<FinalSync>,
+    pub(crate) durable: Durability,
     /// The kernel need not keep in its cache what was copied.
     pub(crate) nocache: bool,
     /// What would wait fails.
@@ -210,15 +200,6 @@ pub(crate) enum Creation {
     Exclusive,
     /// `conv=nocreat`: it must exist.
     Never,
-}
-
-/// What is made durable, before the end or with each write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FinalSync {
-    /// `conv=fdatasync`, `oflag=dsync`: the data.
-    Data,
-    /// `conv=fsync`, `oflag=sync`: the data and the file's attributes.
-    Full,
 }
 
 /// What is told on standard error.

@@ -9,8 +9,7 @@ use std::fmt;
 use std::io;
 
 use anstyle::{AnsiColor, Color, Style};
-use baio_engine::Errno;
-use baio_storage::Fault;
+use baio::{Errno, Fault};
 use baio_words::TOO_LARGE_CURE;
 use serde_json::{Value, json};
 
@@ -85,11 +84,7 @@ impl Failure {
     /// The volume refused something to the command `operation`, which was given the target `typed`.
     ///
     /// The one place where a storage error becomes a failure: code, offset, need and cure are the library's own words.
-    pub fn from_storage(
-        operation: impl Into<Box<str>>,
-        typed: impl Into<Box<str>>,
-        error: &baio_storage::Error,
-    ) -> Failure {
+    pub fn from_storage(operation: impl Into<Box<str>>, typed: impl Into<Box<str>>, error: &baio::Error) -> Failure {
         let typed = typed.into();
         if matches!(error.fault, Fault::ServiceEnded) && typed.starts_with(SERVED) {
             return broker_ended(operation, typed, error);
@@ -242,7 +237,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// The link to a broker has an end that is no fault of the request: whatever it did, it says so.
-fn broker_ended(operation: impl Into<Box<str>>, typed: Box<str>, error: &baio_storage::Error) -> Failure {
+fn broker_ended(operation: impl Into<Box<str>>, typed: Box<str>, error: &baio::Error) -> Failure {
     let mut failure = Failure::new(operation, error.code(), "the broker has ended")
         .on(typed)
         .needing("a broker that runs")
@@ -360,7 +355,7 @@ mod tests {
             free: Some(32 << 20),
             largest: Some(16 << 20),
         };
-        let error = baio_storage::Error::new("create", "a", fault);
+        let error = baio::Error::new("create", "a", fault);
         let told = Failure::from_storage("create", "vol#a", &error).in_lines(false);
         for size in ["10 GiB", "32 MiB", "16 MiB"] {
             assert!(told.contains(&format!(" bytes ({size})")), "{told}");
@@ -369,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_broker_that_has_ended_is_named_and_a_service_is_none() {
-        let error = baio_storage::Error::new("read", "b#1/a", Fault::ServiceEnded).at(8192);
+        let error = baio::Error::new("read", "b#1/a", Fault::ServiceEnded).at(8192);
         let told = |typed: &str| Failure::from_storage("stress", typed, &error).to_string();
         assert_eq!(
             told("unix:/run/b#a"),
@@ -381,8 +376,8 @@ mod tests {
 
     #[test]
     fn what_a_container_forbids_has_a_cure() {
-        let refused = baio_engine::SetupError::new("open", "/dev/sda".into(), Errno::EPERM);
-        let error = baio_storage::Error::new("open", "/dev/sda", refused);
+        let refused = baio::SetupError::new("open", "/dev/sda".into(), Errno::EPERM);
+        let error = baio::Error::new("open", "/dev/sda", refused);
         let told = Failure::from_storage("dd", "/dev/sda", &error).to_string();
         assert!(
             told.contains("needed: the permission") && told.contains("cure: let the container have it"),

@@ -8,7 +8,7 @@
 //! | [`size`], [`duration`] | numbers with units, as typed and as shown |
 //! | [`date`] | when something was |
 //! | [`target`] | a file, a device, a volume or a segment, as typed and as meant |
-//! | [`named`] | a target that must be a segment |
+//! | [`named`] | a volume and its segment, as named |
 //! | [`memory_limit`] | how much a command may take for its buffers |
 //! | [`device`], [`mount`] | the block device below a path, and the file system between |
 //! | [`drop_ins`] | the drop-in libraries, and a program on them |

@@ -1,7 +1,7 @@
 //! How much memory a command may take for its buffers. The limit of this process's memory cgroup counts like the machine's memory: the
 //! kernel kills a process that goes beyond it.
 
-use baio_engine::Choice;
+use baio::Backend;
 
 pub use baio_process::memory_limit::of_cgroup as limit;
 
@@ -43,9 +43,9 @@ impl Room {
     /// What writes through the kernel's page cache go by, where `asked` leaves that open. The kernel makes whoever dirties pages wait for
     /// write-back before it kills for lack of memory, but not its own workers, by which io_uring writes what would block (`mm/vmscan.c`,
     /// `reclaim_throttle`): in a small cgroup a copy of ours was killed for pages that only had to be written.
-    pub fn backend_of_page_cache(self, asked: Choice) -> Choice {
+    pub fn backend_of_page_cache(self, asked: Backend) -> Backend {
         match (asked, self.cgroup) {
-            (Choice::Auto, Some(_)) => Choice::Threads,
+            (Backend::Auto, Some(_)) => Backend::Threads,
             _ => asked,
         }
     }
@@ -74,9 +74,9 @@ mod tests {
         assert_eq!(room.buffers(1 << 40, 32), 1);
         assert_eq!(room.buffers(0, 32), 32);
         assert!(room.need().contains("memory cgroup"));
-        assert_eq!(room.backend_of_page_cache(Choice::Auto), Choice::Threads);
-        assert_eq!(room.backend_of_page_cache(Choice::Uring), Choice::Uring);
-        assert_eq!(Room::within(None).backend_of_page_cache(Choice::Auto), Choice::Auto);
+        assert_eq!(room.backend_of_page_cache(Backend::Auto), Backend::Threads);
+        assert_eq!(room.backend_of_page_cache(Backend::Uring), Backend::Uring);
+        assert_eq!(Room::within(None).backend_of_page_cache(Backend::Auto), Backend::Auto);
         // What version 1 calls no limit.
         assert_eq!(Room::within(Some(9_223_372_036_854_771_712)), Room::within(None));
         assert_eq!(Room::within(None).bytes, MAX);

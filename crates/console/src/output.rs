@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Style};
-use baio_engine::Errno;
+use baio::Errno;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 

@@ -59,9 +59,27 @@ fn styled(template: &str) -> ProgressStyle {
     style.progress_chars("=> ")
 }
 
+/// The line, for whoever is asked.
+pub struct Line(ProgressBar);
+
+impl Line {
+    /// So much is done, of so much.
+    pub fn reach(&self, done: u64, total: u64) {
+        if self.0.length() != Some(total) {
+            self.0.set_length(total);
+        }
+        self.0.set_position(done.min(total));
+    }
+
+    /// What stands before the bar from now on.
+    pub fn say(&self, what: &str) {
+        self.0.set_message(Printable(what).to_string());
+    }
+}
+
 /// A line on the terminal, gone when this is dropped.
 pub struct Progress {
-    bar: ProgressBar,
+    line: Line,
     /// When it becomes visible; `None` once it is, and where nobody looks.
     hidden_until: Option<Instant>,
     asking: Option<Asking>,
@@ -77,11 +95,11 @@ impl Progress {
     /// Of `what`, a command and perhaps its object.
     #[must_use]
     pub fn new(what: &str, unit: Unit) -> Progress {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
-            .with_style(styled(&unit.template()))
-            .with_message(Printable(what).to_string());
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let line = Line(bar.with_style(styled(&unit.template())));
+        line.say(what);
         Progress {
-            bar,
+            line,
             hidden_until: Terminal::of_stderr().map(|_| Instant::now() + PATIENCE),
             asking: None,
         }
@@ -90,48 +108,38 @@ impl Progress {
     /// So much is done, of so much. As often as it pleases: only now and then is something drawn.
     pub fn reach(&mut self, done: u64, total: u64) {
         if self.is_due() {
-            show(&self.bar, done, total);
+            self.line.reach(done, total);
             self.appear();
         }
     }
 
-    /// What stands before the bar from now on.
-    pub fn say(&mut self, what: impl FnOnce() -> String) {
-        if self.is_due() {
-            self.bar.set_message(Printable(&what()).to_string());
-        }
-    }
-
-    /// Of something that must not be disturbed: `ask` says how much is done, and of how much.
+    /// Of something that must not be disturbed, or waits for somebody else: `ask` says now and then how far it is.
     #[must_use]
-    pub fn asked(what: &str, unit: Unit, ask: impl Fn() -> (u64, u64) + Send + 'static) -> Progress {
-        Progress::new(what, unit).beside(move |bar| {
-            let (done, total) = ask();
-            show(bar, done, total);
-        })
+    pub fn asked(what: &str, unit: Unit, ask: impl Fn(&Line) + Send + 'static) -> Progress {
+        Progress::new(what, unit).beside(ask)
     }
 
     /// Of something that somebody else does, who does not tell how far it is: shows how long it has taken.
     #[must_use]
     pub fn waiting(what: &str) -> Progress {
         let progress = Progress::new(what, Unit::Milliseconds);
-        progress.bar.set_style(styled(WAITING));
-        progress.beside(ProgressBar::tick)
+        progress.line.0.set_style(styled(WAITING));
+        progress.beside(|line| line.0.tick())
     }
 
-    fn beside(mut self, draw: impl Fn(&ProgressBar) + Send + 'static) -> Progress {
+    fn beside(mut self, draw: impl Fn(&Line) + Send + 'static) -> Progress {
         let Some(from) = self.hidden_until.take() else {
             return self;
         };
         let (end, ended) = mpsc::channel::<()>();
-        let bar = self.bar.clone();
+        let line = Line(self.line.0.clone());
         let thread = baio_process::thread::named("progress").start(move || {
             let mut pause = from.saturating_duration_since(Instant::now());
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                draw(&bar);
+                draw(&line);
                 // Only now: the first line that is seen is already true.
-                if bar.is_hidden() {
-                    bar.set_draw_target(target());
+                if line.0.is_hidden() {
+                    line.0.set_draw_target(target());
                 }
                 pause = DRAWN_EACH;
             }
@@ -143,25 +151,18 @@ impl Progress {
 
     /// Is it seen, or to be seen now?
     fn is_due(&self) -> bool {
-        !self.bar.is_hidden() || self.hidden_until.is_some_and(|until| Instant::now() >= until)
+        !self.line.0.is_hidden() || self.hidden_until.is_some_and(|until| Instant::now() >= until)
     }
 
     fn appear(&mut self) {
         if self.hidden_until.take().is_some() {
-            self.bar.set_draw_target(target());
+            self.line.0.set_draw_target(target());
         }
     }
 }
 
 fn target() -> ProgressDrawTarget {
     ProgressDrawTarget::stderr_with_hz((1000 / DRAWN_EACH.as_millis()) as u8)
-}
-
-fn show(bar: &ProgressBar, done: u64, total: u64) {
-    if bar.length() != Some(total) {
-        bar.set_length(total);
-    }
-    bar.set_position(done.min(total));
 }
 
 impl Drop for Progress {
@@ -171,7 +172,7 @@ impl Drop for Progress {
             // It may be drawing, and must not draw behind the answer.
             let _ = thread.join();
         }
-        self.bar.finish_and_clear();
+        self.line.0.finish_and_clear();
     }
 }
 
@@ -184,8 +185,8 @@ mod tests {
     fn nothing_is_shown_in_the_first_second() {
         let mut progress = Progress::new("copy", Unit::Bytes);
         progress.reach(1, 2);
-        assert!(progress.bar.is_hidden());
-        assert_eq!(progress.bar.length(), None, "what nobody sees is not kept");
+        assert!(progress.line.0.is_hidden());
+        assert_eq!(progress.line.0.length(), None, "what nobody sees is not kept");
     }
 
     #[test]
@@ -198,10 +199,10 @@ mod tests {
 
     #[test]
     fn more_than_all_is_all() {
-        let bar = ProgressBar::hidden();
-        show(&bar, 7, 5);
-        assert_eq!((bar.position(), bar.length()), (5, Some(5)));
-        show(&bar, 6, 10);
-        assert_eq!((bar.position(), bar.length()), (6, Some(10)));
+        let line = Line(ProgressBar::hidden());
+        line.reach(7, 5);
+        assert_eq!((line.0.position(), line.0.length()), (5, Some(5)));
+        line.reach(6, 10);
+        assert_eq!((line.0.position(), line.0.length()), (6, Some(10)));
     }
 }

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, SERVED};
-use crate::named::{NamedSegment, check_name};
+use crate::named::{NamedSegment, Volume, check_name};
 use crate::printable::readable;
 
 /// A target as it was typed, with nothing looked up.
@@ -29,32 +29,10 @@ pub struct TypedTarget(OsString);
 pub enum Target {
     /// A file, a device or a whole volume.
     File(PathBuf),
-    /// A segment of a volume.
+    /// A whole volume that a broker serves, at this socket.
+    Served(PathBuf),
+    /// A segment, here or behind a broker.
     Segment(NamedSegment),
-    /// A volume that a broker serves, or a segment of it.
-    Served(Served),
-}
-
-/// What a target that must be a whole volume means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Volume {
-    /// The one at a path.
-    Here(PathBuf),
-    /// One that a broker serves.
-    Served(Served),
-}
-
-/// What `unix:SOCKET[#[UID/]SEGMENT]` names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
-    /// As it was typed, for messages.
-    pub typed: String,
-    /// The broker's socket.
-    pub socket: PathBuf,
-    /// The uid of the segment's owner; `None` is the caller's own.
-    pub owner: Option<u32>,
-    /// The segment; `None` is the whole volume.
-    pub name: Option<String>,
 }
 
 /// True for what a target can name: anything that exists and is no directory.
@@ -76,19 +54,27 @@ impl TypedTarget {
     /// It means nothing, or two things; no segment can have this name.
     pub fn meant(&self, operation: &str) -> Result<Target, Failure> {
         let meant = self.here(operation)?;
-        let name = match &meant {
-            Target::File(_) => None,
-            Target::Segment(segment) => Some(&segment.name),
-            Target::Served(served) => served.name.as_ref(),
-        };
-        name.map_or(Ok(()), |name| check_name(operation, &self.to_string(), name))?;
+        if let Target::Segment(segment) = &meant {
+            check_name(operation, &segment.typed, &segment.name)?;
+        }
         Ok(meant)
+    }
+
+    /// The same, for a command that works on segments.
+    ///
+    /// # Errors
+    /// As [`TypedTarget::meant`]; it is none.
+    pub fn segment(&self, operation: &str) -> Result<NamedSegment, Failure> {
+        match self.meant(operation)? {
+            Target::Segment(segment) => Ok(segment),
+            Target::File(_) | Target::Served(_) => Err(self.segment_expected(operation)),
+        }
     }
 
     /// The same, whatever a segment is called.
     fn here(&self, operation: &str) -> Result<Target, Failure> {
-        self.resolve(exists_on_disk)
-            .map_err(|error| error.into_failure(operation))
+        let meant = self.resolve(exists_on_disk);
+        meant.map_err(|reason| self.refused(operation, &reason))
     }
 
     /// The same, for a command that works on whole volumes or files.
@@ -98,8 +84,10 @@ impl TypedTarget {
     pub fn path(&self, operation: &str) -> Result<PathBuf, Failure> {
         match self.here(operation)? {
             Target::File(path) => Ok(path),
-            Target::Segment(_) => Err(self.volume_expected(operation)),
-            Target::Served(_) => Err(self.served(operation)),
+            Target::Segment(segment) if !segment.volume.is_served() => {
+                Err(self.refused(operation, &Reason::PathExpected))
+            }
+            Target::Segment(_) | Target::Served(_) => Err(self.served(operation)),
         }
     }
 
@@ -110,59 +98,92 @@ impl TypedTarget {
     pub fn volume(&self, operation: &str) -> Result<Volume, Failure> {
         match self.here(operation)? {
             Target::File(path) => Ok(Volume::Here(path)),
-            Target::Served(served) if served.name.is_none() => Ok(Volume::Served(served)),
-            Target::Segment(_) | Target::Served(_) => Err(self.volume_expected(operation)),
+            Target::Served(socket) => Ok(Volume::Served(socket)),
+            Target::Segment(_) => Err(self.refused(operation, &Reason::PathExpected)),
         }
-    }
-
-    /// The refusal of a segment, for a command that works on whole volumes or files.
-    fn volume_expected(&self, operation: &str) -> Failure {
-        self.refused(Reason::PathExpected).into_failure(operation)
     }
 
     /// The refusal of what a broker serves, for a command that needs the file or device itself.
     pub fn served(&self, operation: &str) -> Failure {
-        self.refused(Reason::Served).into_failure(operation)
+        self.refused(operation, &Reason::Served)
+    }
+
+    /// The refusal of a target that names no segment, for a command that works on segments.
+    pub fn segment_expected(&self, operation: &str) -> Failure {
+        self.refused(operation, &Reason::SegmentExpected)
     }
 
     /// `exists` says whether a path is there, as [`exists_on_disk`] does.
-    fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, TargetError> {
-        let refused = |reason| self.refused(reason);
+    fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, Reason> {
         let text = self.0.as_bytes();
         if text.is_empty() {
-            return Err(refused(Reason::Empty));
+            return Err(Reason::Empty);
         }
         if let Some(rest) = text.strip_prefix(SERVED.as_bytes()) {
-            return parse_served(self.to_string(), rest)
-                .map(Target::Served)
-                .map_err(refused);
+            return match split_at_last_hash(rest) {
+                Some((socket, segment)) => self.parse_segment(Volume::Served, socket, segment).map(Target::Segment),
+                None if rest.is_empty() => Err(Reason::NoSocket),
+                None => Ok(Target::Served(path_of(rest))),
+            };
         }
         let whole = Path::new(&self.0);
         let Some((volume, segment)) = split_at_last_hash(text) else {
             return Ok(Target::File(whole.to_owned()));
         };
-        let segment = parse_segment(self.to_string(), volume, segment);
+        let segment = self.parse_segment(Volume::Here, volume, segment);
+        let volume = path_of(volume);
         match (exists(whole), segment) {
-            (true, Ok(NamedSegment { volume, name, .. })) if exists(&volume) => {
-                Err(refused(Reason::TwoReadings { volume, name }))
-            }
+            (true, Ok(NamedSegment { name, .. })) if exists(&volume) => Err(Reason::TwoReadings { volume, name }),
             (true, _) => Ok(Target::File(whole.to_owned())),
-            (false, Ok(NamedSegment { volume, .. })) if hides_a_volume(&volume, &exists) => {
-                Err(refused(Reason::HashInName { volume }))
-            }
-            (false, segment) => segment.map(Target::Segment).map_err(refused),
+            (false, Ok(_)) if hides_a_volume(&volume, &exists) => Err(Reason::HashInName { volume }),
+            (false, segment) => segment.map(Target::Segment),
         }
     }
 
-    /// The refusal of a target that names no segment, for a command that works on segments.
-    pub fn segment_expected(&self, operation: &str) -> Failure {
-        self.refused(Reason::SegmentExpected).into_failure(operation)
+    /// Reads `[UID/]SEGMENT` behind the volume's path or socket.
+    fn parse_segment(
+        &self,
+        place: fn(PathBuf) -> Volume,
+        volume: &[u8],
+        segment: &[u8],
+    ) -> Result<NamedSegment, Reason> {
+        if volume.is_empty() {
+            return Err(Reason::NoVolume);
+        }
+        let segment = str::from_utf8(segment).map_err(|_| Reason::BadName)?;
+        let (owner, name) = match segment.split_once('/') {
+            Some((owner, name)) => {
+                let bad = || Reason::BadOwner(owner.to_owned());
+                (Some(parse_uid(owner).ok_or_else(bad)?), name)
+            }
+            None => (None, segment),
+        };
+        if name.is_empty() {
+            return Err(Reason::NoName);
+        }
+        if name.contains('/') {
+            return Err(Reason::BadName);
+        }
+        Ok(NamedSegment {
+            typed: self.to_string(),
+            volume: place(path_of(volume)),
+            owner,
+            name: name.to_owned(),
+        })
     }
 
-    fn refused(&self, reason: Reason) -> TargetError {
-        TargetError {
-            typed: self.to_string(),
-            reason,
+    /// The failure of the command `operation` that was given this target.
+    fn refused(&self, operation: &str, reason: &Reason) -> Failure {
+        let code = match reason {
+            Reason::Served => "EOPNOTSUPP",
+            _ => "EUSAGE",
+        };
+        let typed = self.to_string();
+        let (said, need, cure) = reason.told(&typed);
+        let failure = Failure::new(operation, code, said).on(typed).cured_by(cure);
+        match need {
+            Some(need) => failure.needing(need),
+            None => failure,
         }
     }
 }
@@ -180,6 +201,10 @@ impl fmt::Display for TypedTarget {
     }
 }
 
+fn path_of(text: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(text))
+}
+
 fn split_at_last_hash(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let hash = text.iter().rposition(|byte| *byte == b'#')?;
     Some((text.get(..hash)?, text.get(hash + 1..)?))
@@ -191,55 +216,6 @@ fn hides_a_volume(path: &Path, exists: impl Fn(&Path) -> bool) -> bool {
     !exists(path) && shorter.is_some_and(|(volume, _)| exists(Path::new(OsStr::from_bytes(volume))))
 }
 
-/// Reads `SOCKET[#[UID/]SEGMENT]`.
-fn parse_served(typed: String, text: &[u8]) -> Result<Served, Reason> {
-    if let Some((socket, segment)) = split_at_last_hash(text) {
-        let segment = parse_segment(typed, socket, segment)?;
-        return Ok(Served {
-            typed: segment.typed,
-            socket: segment.volume,
-            owner: segment.owner,
-            name: Some(segment.name),
-        });
-    }
-    if text.is_empty() {
-        return Err(Reason::NoSocket);
-    }
-    Ok(Served {
-        typed,
-        socket: PathBuf::from(OsStr::from_bytes(text)),
-        owner: None,
-        name: None,
-    })
-}
-
-/// Reads `[UID/]SEGMENT` behind the volume's path.
-fn parse_segment(typed: String, volume: &[u8], segment: &[u8]) -> Result<NamedSegment, Reason> {
-    if volume.is_empty() {
-        return Err(Reason::NoVolume);
-    }
-    let segment = str::from_utf8(segment).map_err(|_| Reason::BadName)?;
-    let (owner, name) = match segment.split_once('/') {
-        Some((owner, name)) => {
-            let bad = || Reason::BadOwner(owner.to_owned());
-            (Some(parse_uid(owner).ok_or_else(bad)?), name)
-        }
-        None => (None, segment),
-    };
-    if name.is_empty() {
-        return Err(Reason::NoName);
-    }
-    if name.contains('/') {
-        return Err(Reason::BadName);
-    }
-    Ok(NamedSegment {
-        typed,
-        volume: PathBuf::from(OsStr::from_bytes(volume)),
-        owner,
-        name: name.to_owned(),
-    })
-}
-
 /// Reads a uid. The highest number is nobody's: system calls take it as "leave unchanged".
 pub fn parse_uid(text: &str) -> Option<u32> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -249,12 +225,6 @@ pub fn parse_uid(text: &str) -> Option<u32> {
 }
 
 /// Why a typed target has no meaning here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct TargetError {
-    typed: String,
-    reason: Reason,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     /// Nothing was typed.
@@ -281,86 +251,61 @@ enum Reason {
     SegmentExpected,
 }
 
-impl TargetError {
-    /// The failure of the command `operation` that was given this target.
-    fn into_failure(self, operation: &str) -> Failure {
-        let code = match self.reason {
-            Reason::Served => "EOPNOTSUPP",
-            _ => "EUSAGE",
-        };
-        let failure = Failure::new(operation, code, self.to_string());
-        let failure = match self.reason.need() {
-            Some(need) => failure.needing(need),
-            None => failure,
-        };
-        let failure = match self.reason.cure() {
-            Some(cure) => failure.cured_by(cure),
-            None => failure,
-        };
-        failure.on(self.typed)
-    }
-}
-
-/// The reason alone, without the target's text.
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            Reason::Empty => write!(f, "the target is empty"),
-            Reason::Served => write!(f, "this needs the file or device itself, and not what a broker serves"),
-            Reason::NoSocket => write!(f, "no socket after `unix:`"),
-            Reason::TwoReadings { volume, name } => write!(
-                f,
-                "two readings: the file '{}', or the segment '{name}' of '{}'; both exist",
-                self.typed,
-                volume.display()
-            ),
-            Reason::HashInName { volume } => write!(
-                f,
-                "a segment's name has no '#', and there is no volume '{}'",
-                volume.display()
-            ),
-            Reason::NoVolume => write!(f, "no volume before the '#'"),
-            Reason::NoName => write!(f, "no segment name after the '#'"),
-            Reason::BadOwner(owner) => write!(f, "'{owner}' is not a uid"),
-            Reason::BadName => write!(f, "no segment can have this name"),
-            Reason::PathExpected => write!(f, "this is a segment"),
-            Reason::SegmentExpected => write!(f, "this is not a segment"),
-        }
-    }
-}
-
-impl std::error::Error for TargetError {}
-
 impl Reason {
-    fn need(&self) -> Option<&'static str> {
-        match self {
-            Reason::Empty | Reason::NoVolume | Reason::NoName => Some("PATH or PATH#[UID/]SEGMENT"),
-            Reason::BadOwner(_) => Some("PATH#[UID/]SEGMENT with a number as UID"),
-            Reason::BadName => Some("a name in UTF-8 without '/'"),
-            Reason::HashInName { .. } => Some("PATH#[UID/]SEGMENT, with the last '#' behind a volume that exists"),
-            Reason::PathExpected => Some("the PATH of a file, a device or a volume"),
-            Reason::SegmentExpected => Some("PATH#[UID/]SEGMENT"),
-            Reason::Served => Some("the PATH of the volume"),
-            Reason::NoSocket => Some("unix:SOCKET or unix:SOCKET#[UID/]SEGMENT"),
-            Reason::TwoReadings { .. } => None,
-        }
-    }
-
-    fn cure(&self) -> Option<&'static str> {
-        match self {
-            Reason::Served => {
-                Some("end its broker and name the volume's own path; for a file of this name write ./unix:...")
+    /// What is wrong, without the target's text; what would be needed; and what to type.
+    fn told(&self, typed: &str) -> (String, Option<&'static str>, &'static str) {
+        const EITHER: &str = "PATH or PATH#[UID/]SEGMENT";
+        const NAME_BOTH: &str = "name the volume and the segment, as in vol#log";
+        let (said, need, cure) = match self {
+            Reason::Empty => ("the target is empty", EITHER, NAME_BOTH),
+            Reason::NoVolume => ("no volume before the '#'", EITHER, NAME_BOTH),
+            Reason::NoName => ("no segment name after the '#'", EITHER, NAME_BOTH),
+            Reason::SegmentExpected => ("this is not a segment", "PATH#[UID/]SEGMENT", NAME_BOTH),
+            Reason::PathExpected => (
+                "this is a segment",
+                "the PATH of a file, a device or a volume",
+                "leave out the '#' and what follows it",
+            ),
+            Reason::Served => (
+                "this needs the file or device itself, and not what a broker serves",
+                "the PATH of the volume",
+                "end its broker and name the volume's own path; for a file of this name write ./unix:...",
+            ),
+            Reason::NoSocket => (
+                "no socket after `unix:`",
+                "unix:SOCKET or unix:SOCKET#[UID/]SEGMENT",
+                "name the socket of the broker, as in unix:/run/baio/socket#log",
+            ),
+            Reason::BadName => (
+                "no segment can have this name",
+                "a name in UTF-8 without '/'",
+                "choose another name",
+            ),
+            Reason::BadOwner(owner) => {
+                return (
+                    format!("'{owner}' is not a uid"),
+                    Some("PATH#[UID/]SEGMENT with a number as UID"),
+                    "write the owner's uid, or leave it out for your own segments",
+                );
             }
-            Reason::TwoReadings { .. } => Some("write PATH#UID/SEGMENT for the segment, or rename the file"),
-            Reason::HashInName { .. } => Some("choose a name without '#', or check the volume's path"),
-            Reason::BadName => Some("choose another name"),
-            Reason::Empty | Reason::NoVolume | Reason::NoName | Reason::SegmentExpected => {
-                Some("name the volume and the segment, as in vol#log")
+            Reason::HashInName { volume } => {
+                let volume = volume.display();
+                return (
+                    format!("a segment's name has no '#', and there is no volume '{volume}'"),
+                    Some("PATH#[UID/]SEGMENT, with the last '#' behind a volume that exists"),
+                    "choose a name without '#', or check the volume's path",
+                );
             }
-            Reason::NoSocket => Some("name the socket of the broker, as in unix:/run/baio/socket#log"),
-            Reason::BadOwner(_) => Some("write the owner's uid, or leave it out for your own segments"),
-            Reason::PathExpected => Some("leave out the '#' and what follows it"),
-        }
+            Reason::TwoReadings { volume, name } => {
+                let volume = volume.display();
+                return (
+                    format!("two readings: the file '{typed}', or the segment '{name}' of '{volume}'; both exist"),
+                    None,
+                    "write PATH#UID/SEGMENT for the segment, or rename the file",
+                );
+            }
+        };
+        (said.to_owned(), Some(need), cure)
     }
 }
 
@@ -369,30 +314,30 @@ mod tests {
     use super::*;
 
     /// Resolves `text` on a disk that holds just `files`.
-    fn resolve(text: &str, files: &[&str]) -> Result<Target, TargetError> {
+    fn resolve(text: &str, files: &[&str]) -> Result<Target, Reason> {
         TypedTarget::from(OsString::from(text)).resolve(|path| files.iter().any(|file| path == Path::new(file)))
     }
 
-    fn file(path: &str) -> Result<Target, TargetError> {
+    fn file(path: &str) -> Result<Target, Reason> {
         Ok(Target::File(PathBuf::from(path)))
     }
 
     /// The segment that a text names, where nothing exists.
-    fn segment(volume: &str, owner: Option<u32>, name: &str) -> Result<Target, TargetError> {
+    fn segment(volume: &str, owner: Option<u32>, name: &str) -> Result<Target, Reason> {
         let typed = match owner {
             Some(owner) => format!("{volume}#{owner}/{name}"),
             None => format!("{volume}#{name}"),
         };
         Ok(Target::Segment(NamedSegment {
             typed,
-            volume: PathBuf::from(volume),
+            volume: Volume::Here(PathBuf::from(volume)),
             owner,
             name: name.to_owned(),
         }))
     }
 
     fn reason(text: &str, files: &[&str]) -> Reason {
-        resolve(text, files).unwrap_err().reason
+        resolve(text, files).unwrap_err()
     }
 
     #[test]
@@ -430,8 +375,10 @@ mod tests {
 
     #[test]
     fn two_readings_are_an_error_that_names_both() {
-        let error = resolve("a#b", &["a", "a#b"]).unwrap_err();
-        let said = error.clone().into_failure("stat").to_string();
+        let both = reason("a#b", &["a", "a#b"]);
+        let said = TypedTarget::from(OsString::from("a#b"))
+            .refused("stat", &both)
+            .to_string();
         assert!(said.contains("the file 'a#b'"), "{said}");
         assert!(said.contains("the segment 'b' of 'a'"), "{said}");
         assert!(said.contains("PATH#UID/SEGMENT"), "{said}");
@@ -466,29 +413,25 @@ mod tests {
         let never = |_: &Path| false;
         let path = PathBuf::from(OsStr::from_bytes(b"v\xff"));
         assert_eq!(typed(b"v\xff").resolve(never), Ok(Target::File(path)));
-        let named = typed(b"vol#\xff").resolve(never).unwrap_err();
-        assert_eq!(named.reason, Reason::BadName);
+        assert_eq!(typed(b"vol#\xff").resolve(never), Err(Reason::BadName));
     }
 
     #[test]
     fn served_volumes_and_their_segments_are_named_by_their_socket() {
-        let served = |text: &str, owner, name: Option<&str>| {
-            Ok(Target::Served(Served {
+        let served = |text: &str, owner| {
+            Ok(Target::Segment(NamedSegment {
                 typed: text.to_owned(),
-                socket: PathBuf::from("/run/a#b"),
+                volume: Volume::Served(PathBuf::from("/run/a#b")),
                 owner,
-                name: name.map(str::to_owned),
+                name: "log".to_owned(),
             }))
         };
         let all = "unix:/run/a#b#log";
-        assert_eq!(resolve(all, &[all]), served(all, None, Some("log")));
+        assert_eq!(resolve(all, &[all]), served(all, None));
         let theirs = "unix:/run/a#b#7/log";
-        assert_eq!(resolve(theirs, &[]), served(theirs, Some(7), Some("log")));
-        let volume = resolve("unix:/run/s", &[]).unwrap();
-        assert!(
-            matches!(volume, Target::Served(Served { name: None, .. })),
-            "{volume:?}"
-        );
+        assert_eq!(resolve(theirs, &[]), served(theirs, Some(7)));
+        let volume = Target::Served(PathBuf::from("/run/s"));
+        assert_eq!(resolve("unix:/run/s", &[]), Ok(volume));
         assert_eq!(reason("unix:", &[]), Reason::NoSocket);
         assert_eq!(reason("unix:#log", &[]), Reason::NoVolume);
         assert_eq!(reason("unix:/s#", &[]), Reason::NoName);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use baio::Identity;
-use baio_console::named::NamedSegment;
+use baio_console::named::{NamedSegment, Volume};
 use baio_engine::{Caching, Choice, Durability};
 use clap::ValueEnum;
 
@@ -64,21 +64,18 @@ pub(crate) struct SegmentPath {
     pub(crate) typed: String,
     /// Who opens it.
     pub(crate) identity: Identity,
-    /// Its volume; or the socket of who serves that.
-    pub(crate) volume: PathBuf,
-    pub(crate) is_served: bool,
+    pub(crate) volume: Volume,
     pub(crate) owner_uid: u32,
     pub(crate) name: String,
 }
 
 impl SegmentPath {
-    /// That of a volume which is opened here, by this user.
+    /// The one that this user means.
     pub(crate) fn of_named(named: &NamedSegment, identity: Identity) -> SegmentPath {
         SegmentPath {
             typed: named.typed.clone(),
             identity,
             volume: named.volume.clone(),
-            is_served: false,
             owner_uid: named.owner_uid(identity),
             name: named.name.clone(),
         }
@@ -248,7 +245,7 @@ impl Objects {
     /// What messages call that which carries the requests to all of them.
     pub(crate) fn carrier(&self) -> &str {
         match self {
-            Objects::Segment(segment) if segment.is_served => &segment.typed,
+            Objects::Segment(segment) if segment.volume.is_served() => &segment.typed,
             Objects::Files(_) | Objects::Segment(_) => "the engine",
         }
     }

@@ -27,7 +27,7 @@ use crate::costs;
 /// counted in the report.
 pub(crate) fn run(job: &Job) -> Result<Report, Failure> {
     match &job.objects {
-        Objects::Segment(segment) if job.service || segment.is_served => run_on::<Remote>(job),
+        Objects::Segment(segment) if job.service || segment.volume.is_served() => run_on::<Remote>(job),
         Objects::Files(_) | Objects::Segment(_) => run_on::<Local>(job),
     }
 }

@@ -6,9 +6,9 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use baio::{Error, Identity};
+use baio::{Error, Identity, holds_volume};
 use baio_console::failure::Failure;
-use baio_console::named::holds_volume;
+use baio_console::size::format_size;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
 
 /// What is there.
@@ -144,6 +144,27 @@ pub(crate) fn may_write_segment(
         .on(typed)
         .needing("a segment of your own")
         .cured_by("name one of yours, only read, or insist with --force"))
+}
+
+/// More of it is asked for than there is.
+pub(crate) fn too_small(command: &'static str, typed: &str, has: u64, asked: u64) -> Failure {
+    let said = format!(
+        "it has {}, and --size asks for {}",
+        format_size(has),
+        format_size(asked)
+    );
+    Failure::usage(command, said)
+        .on(typed)
+        .needing("a --size that fits")
+        .cured_by("leave out --size, or name something larger")
+}
+
+/// There is nothing, and nobody says how much there is to be.
+pub(crate) fn is_empty(command: &'static str, path: &Path) -> Failure {
+    Failure::usage(command, "it is empty")
+        .on(path.display().to_string())
+        .needing("--size")
+        .cured_by("say with --size how large it is to be")
 }
 
 fn path_holds_volume(path: &Path) -> bool {

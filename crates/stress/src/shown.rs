@@ -15,16 +15,16 @@ pub(super) fn stage(job: &Job, stage: &Stage, ended: &Arc<AtomicU64>) -> Progres
     match (requests(job, stage), stage.runtime) {
         (Some(requests), _) => {
             let (ended, each) = (Arc::clone(ended), job.request_size);
-            Progress::asked(&what, Unit::Bytes, move || {
+            Progress::asked(&what, Unit::Bytes, move |line| {
                 let done = ended.load(Ordering::Relaxed);
-                (done.saturating_mul(each), requests.saturating_mul(each))
+                line.reach(done.saturating_mul(each), requests.saturating_mul(each));
             })
         }
         (None, Some(runtime)) => {
             let begun = Instant::now();
             let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            Progress::asked(&what, Unit::Milliseconds, move || {
-                (milliseconds(begun.elapsed()), milliseconds(runtime))
+            Progress::asked(&what, Unit::Milliseconds, move |line| {
+                line.reach(milliseconds(begun.elapsed()), milliseconds(runtime));
             })
         }
         (None, None) => Progress::waiting(&what),

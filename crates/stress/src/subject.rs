@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use baio::{Core, Error, Fault, Identity, Local};
 use baio_console::failure::Failure;
-use baio_console::named::NamedSegment;
+use baio_console::named::{NamedSegment, Volume};
 use baio_console::size::format_size;
 use baio_console::target::{Target as Meant, TypedTarget};
 use baio_engine::{Caching, Create, Descriptions, Durability, File, Memory, Open, Wait};
@@ -18,7 +18,7 @@ use crate::drive::put;
 use crate::fill::{Want, make};
 use crate::job::{Backend, Job, Objects, Rw, SEGMENT_BLOCK, SegmentPath, Stage, Stream};
 use crate::pattern::Random;
-use crate::place::{Claim, Kind, Place, may_write_segment, refused};
+use crate::place::{Claim, Kind, Place, is_empty, may_write_segment, refused, too_small};
 use crate::schedule::Piece;
 use crate::target::{Reach, Target, buffers};
 
@@ -105,7 +105,10 @@ impl Ground {
         }
         match wish.target.meant(wish.command)? {
             Meant::File(path) => of_file(wish, &path),
-            Meant::Segment(named) => of_segment(wish, &named),
+            Meant::Segment(named) => match &named.volume {
+                Volume::Here(path) => of_segment(wish, &named, path),
+                Volume::Served(_) => Err(wish.target.served(wish.command)),
+            },
             Meant::Served(_) => Err(wish.target.served(wish.command)),
         }
     }
@@ -306,11 +309,11 @@ impl Drop for Made<'_> {
     }
 }
 
-fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> {
+fn of_segment(wish: &Wish<'_>, named: &NamedSegment, volume: &Path) -> Result<Ground, Failure> {
     let who = Identity::effective();
     let owner_uid = named.owner_uid(who);
     may_write_segment(wish.command, &named.typed, owner_uid, who, wish.force)?;
-    let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
+    let info = Core::inspect_segment(volume, who, owner_uid, &named.name);
     let info = named.told(wish.command, info)?;
     let request_size = wish.request_size.unwrap_or(SEGMENT_BLOCK);
     let ground = Ground {
@@ -318,7 +321,7 @@ fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> 
         objects: Objects::Segment(SegmentPath::of_named(named, who)),
         size: wish.size.unwrap_or(info.size_bytes),
         request_size,
-        path: named.volume.clone(),
+        path: volume.to_owned(),
         _claim: None,
     };
     if !request_size.is_multiple_of(SEGMENT_BLOCK) {
@@ -342,12 +345,7 @@ fn fits(wish: &Wish<'_>, there: u64, size: u64, request_size: u64) -> Result<(),
             .cured_by(cure))
     };
     if size > there {
-        let said = format!(
-            "it has {}, and --size asks for {}",
-            format_size(there),
-            format_size(size)
-        );
-        return refused(said, "a --size that fits".to_owned(), "leave out --size");
+        return Err(too_small(wish.command, &wish.target.to_string(), there, size));
     }
     if size < wish.bytes_min {
         let said = format!("{} are too few to work on", format_size(size));
@@ -365,7 +363,6 @@ fn fits(wish: &Wish<'_>, there: u64, size: u64, request_size: u64) -> Result<(),
 
 /// The bytes of a file or device that are used.
 fn size_of(wish: &Wish<'_>, place: &Place) -> Result<u64, Failure> {
-    let shown = place.path.display().to_string();
     match (place.kind, wish.size) {
         (Kind::Missing, size) => {
             let each = wish.request_size.unwrap_or(WRITE_BYTES).max(FILL_BYTES);
@@ -374,23 +371,13 @@ fn size_of(wish: &Wish<'_>, place: &Place) -> Result<u64, Failure> {
             let size = size.unwrap_or(wish.size_default.max(needed));
             Ok(size.checked_next_multiple_of(FILL_BYTES).unwrap_or(size))
         }
-        (Kind::File | Kind::Device, None) if place.size == 0 => Err(Failure::usage(wish.command, "it is empty")
-            .on(shown)
-            .needing("--size")
-            .cured_by("say with --size how large it is to be")),
+        (Kind::File | Kind::Device, None) if place.size == 0 => Err(is_empty(wish.command, &place.path)),
         (Kind::File | Kind::Device, None) => Ok(place.size),
         (Kind::File, Some(asked)) => Ok(asked),
         (Kind::Device, Some(asked)) if asked <= place.size => Ok(asked),
         (Kind::Device, Some(asked)) => {
-            let said = format!(
-                "it has {}, and --size asks for {}",
-                format_size(place.size),
-                format_size(asked)
-            );
-            Err(Failure::usage(wish.command, said)
-                .on(shown)
-                .needing("a --size that fits")
-                .cured_by("leave out --size"))
+            let shown = place.path.display().to_string();
+            Err(too_small(wish.command, &shown, place.size, asked))
         }
     }
 }

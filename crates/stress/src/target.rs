@@ -20,6 +20,7 @@ use baio::{
 };
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
+use baio_console::named::Volume;
 
 use super::job::{Job, Lane, Mode as JobMode, Objects, SegmentPath};
 use super::schedule::Piece;
@@ -129,9 +130,9 @@ impl Reach for Remote {
             engine: for_all(job),
             ..LinkOptions::default()
         };
-        let volume = match path.is_served {
-            true => Remote::connect_with(&path.volume, "", &options),
-            false => Remote::open_with(&path.volume, &options),
+        let volume = match &path.volume {
+            Volume::Served(socket) => Remote::connect_with(socket, "", &options),
+            Volume::Here(volume) => Remote::open_with(volume, &options),
         };
         let volume = volume.map_err(told)?;
         match segment(&volume, job, path) {
@@ -349,8 +350,10 @@ fn core(job: &Job, lane: &Lane) -> baio::Result<Core> {
     config.arena_bytes += if is_cached { job.cache_bytes } else { 0 };
     let mut core = match &job.objects {
         Objects::Files(_) => without_volume(job, &config)?,
-        Objects::Segment(segment) if job.writes() => Core::open(&segment.volume, &config)?,
-        Objects::Segment(segment) => Core::open_to_read(&segment.volume, &config)?,
+        Objects::Segment(segment) => match &segment.volume {
+            Volume::Served(path) | Volume::Here(path) if job.writes() => Core::open(path, &config)?,
+            Volume::Served(path) | Volume::Here(path) => Core::open_to_read(path, &config)?,
+        },
     };
     let cache = CacheOptions {
         bytes: job.cache_bytes,

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use baio::{CheckReport, Link, Repair};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
+use baio_console::named::Volume;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::progress::{Progress, Unit};
-use baio_console::target::Volume;
 use serde::Serialize;
 
-use crate::command::served;
+use crate::command::reach::ask;
 use crate::command::volume_args::CheckArgs;
 
 /// What `check` shows.
@@ -47,12 +47,15 @@ pub(crate) fn run(args: CheckArgs) -> Result<Checked, Failure> {
         Volume::Here(path) => path,
         // What is in use is not repaired.
         Volume::Served(_) if args.repair => return Err(args.path.served("check --repair")),
-        Volume::Served(served) => {
-            return served::ask("check", &served, |link| link.check().wait()).map(Checked::from);
+        served => {
+            let checked = ask("check", (&served, &args.path.to_string()), |reach| {
+                reach.run(Unit::Things("buckets"), reach.link.check())
+            });
+            return checked.map(Checked::from);
         }
     };
     let mut shown = Progress::new("check", Unit::Things("buckets"));
-    let checked = baio_storage::check(&path, args.repair, &mut |progress| {
+    let checked = baio::check(&path, args.repair, &mut |progress| {
         shown.reach(progress.buckets_done, progress.buckets);
     });
     drop(shown);

@@ -3,39 +3,32 @@
 //! What can be refused is refused by looking only: opening a volume to write raises its epoch, and a create that
 //! cannot be shall not change a byte. Whoever gets in between is caught by the volume itself.
 
+use std::path::Path;
+
 use baio::{Core, CreateOptions, Error, Fault, Identity, Link, Zeroing};
 use baio_console::failure::Failure;
-use baio_console::named::NamedSegment;
+use baio_console::named::{NamedSegment, Volume};
+use baio_console::progress::Unit;
 
-use crate::command::making;
-use crate::command::served::SegmentTarget;
+use crate::command::reach::{ask, tell_rounded};
 use crate::command::shown::Segment;
 use crate::command::volume_args::{CreateArgs, ZeroArg};
 
 /// Creates, and shows the new segment.
 pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
+    let mut segment = args.target.segment("create")?;
+    segment.owner = one_owner(&segment, args.owner)?;
+    if let Volume::Here(path) = &segment.volume {
+        segment.told("create", look_first(path, &segment, &args))?;
+    }
     let options = options(&args);
-    let named = match SegmentTarget::resolve("create", &args.target)? {
-        SegmentTarget::Here(named) => named,
-        SegmentTarget::Served(segment) => {
-            let owner = one_owner(segment.typed(), segment.owner(), args.owner)?;
-            let created = segment.ask("create", |link| {
-                let owner_uid = owner.unwrap_or(link.identity().uid);
-                link.create_segment_of(owner_uid, &segment.name, &options).wait()
-            })?;
-            making::tell_rounded("create", segment.typed(), options.size_bytes, &created);
-            return Ok(Segment::served(created));
-        }
-    };
-    let who = Identity::effective();
-    let owner_uid = one_owner(&named.typed, named.owner, args.owner)?.unwrap_or(who.uid);
-    named.told("create", look_first(&named, owner_uid, who, &args))?;
-    let created = named.with_volume("create", |core| {
-        let begun = core.begin_create(who, owner_uid, &named.name, &options)?;
-        making::ended(core, begun, &format!("create {}", named.typed))
+    let created = ask("create", (&segment.volume, &segment.typed), |reach| {
+        let owner_uid = segment.owner_uid(reach.link.identity());
+        let create = reach.link.create_segment_of(owner_uid, &segment.name, &options);
+        reach.run(Unit::Bytes, create)
     })?;
-    making::tell_rounded("create", &named.typed, options.size_bytes, &created);
-    Ok(created.into())
+    tell_rounded("create", &segment.typed, options.size_bytes, created.size_bytes);
+    Ok(Segment::of(created, &segment.volume))
 }
 
 fn options(args: &CreateArgs) -> CreateOptions {
@@ -52,22 +45,24 @@ fn options(args: &CreateArgs) -> CreateOptions {
 }
 
 /// The owner may be named in the target or by `--owner`, but not as two.
-fn one_owner(target: &str, typed: Option<u32>, option: Option<u32>) -> Result<Option<u32>, Failure> {
-    match (typed, option) {
+fn one_owner(segment: &NamedSegment, option: Option<u32>) -> Result<Option<u32>, Failure> {
+    match (segment.owner, option) {
         (Some(typed), Some(option)) if typed != option => Err(Failure::usage(
             "create",
             format!("the target names the owner {typed}, and --owner names {option}"),
         )
-        .on(target)
+        .on(segment.typed.clone())
         .needing("one owner")
         .cured_by("leave out one of them")),
         (typed, option) => Ok(typed.or(option)),
     }
 }
 
-fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &CreateArgs) -> baio::Result<()> {
+fn look_first(volume: &Path, segment: &NamedSegment, args: &CreateArgs) -> baio::Result<()> {
+    let who = Identity::effective();
+    let owner_uid = segment.owner_uid(who);
     let size = args.size.bytes();
-    let refused = |fault| Err(Error::new("create", named.typed.clone(), fault));
+    let refused = |fault| Err(Error::new("create", segment.typed.clone(), fault));
     if !who.acts_for(owner_uid) {
         return refused(Fault::Access { uid: who.uid });
     }
@@ -83,12 +78,12 @@ fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &Create
             "a reserve of {asked} bytes is less than the size of {size}"
         )));
     }
-    match Core::inspect_segment(&named.volume, who, owner_uid, &named.name) {
+    match Core::inspect_segment(volume, who, owner_uid, &segment.name) {
         Ok(_) => return refused(Fault::Exists),
         Err(error) if matches!(error.fault, Fault::NotFound) => {}
         Err(error) => return Err(error),
     }
-    let volume = Core::inspect_volume(&named.volume)?;
+    let volume = Core::inspect_volume(volume)?;
     if volume.segments >= volume.segments_max {
         let segments_max = Some(volume.segments_max);
         return refused(Fault::TableFull { segments_max });

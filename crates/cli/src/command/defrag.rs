@@ -1,18 +1,15 @@
 //! `baio defrag`: moves segments together.
 
 use std::io::{self, Write};
-use std::path::Path;
 
-use baio::{DefragReport, Identity, Link};
+use baio::{DefragReport, Link};
 use baio_console::failure::Failure;
-use baio_console::named::with_volume;
 use baio_console::output::{Align, Answer, Table};
-use baio_console::progress::{Progress, Unit};
+use baio_console::progress::Unit;
 use baio_console::size::format_size;
-use baio_console::target::Volume;
 use serde::Serialize;
 
-use crate::command::served;
+use crate::command::reach::ask;
 use crate::command::volume_args::DefragArgs;
 
 /// What `defrag` shows.
@@ -38,14 +35,11 @@ struct Unmoved {
 
 /// Packs, and shows what has come of it.
 pub(crate) fn run(args: DefragArgs) -> Result<Packed, Failure> {
-    let path = match args.path.volume("defrag")? {
-        Volume::Here(path) => path,
-        Volume::Served(served) => {
-            return served::ask("defrag", &served, |link| link.defrag().wait()).map(Packed::from);
-        }
-    };
-    let report = pack(&path).map_err(|error| Failure::from_storage("defrag", args.path.to_string(), &error))?;
-    Ok(Packed::from(report))
+    let volume = args.path.volume("defrag")?;
+    let report = ask("defrag", (&volume, &args.path.to_string()), |reach| {
+        reach.run(Unit::Things("segments"), reach.link.defrag())
+    });
+    report.map(Packed::from)
 }
 
 impl From<DefragReport> for Packed {
@@ -69,23 +63,6 @@ impl From<DefragReport> for Packed {
             untold: report.untold,
         }
     }
-}
-
-fn pack(path: &Path) -> baio::Result<DefragReport> {
-    let mut shown = Progress::new("defrag", Unit::Things("segments"));
-    with_volume(path, |core| {
-        core.defrag(Identity::effective(), &mut |progress| {
-            // How many passes there will be is not known before.
-            shown.say(|| {
-                format!(
-                    "defrag, pass {}, {} moved",
-                    progress.pass,
-                    format_size(progress.moved_bytes)
-                )
-            });
-            shown.reach(progress.segments_done, progress.segments);
-        })
-    })
 }
 
 impl Answer for Packed {

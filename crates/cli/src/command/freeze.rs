@@ -6,12 +6,12 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use baio::{Core, Error, FrozenVolume, Link, Remote};
+use baio::{Core, Error, FrozenVolume, Link, Remote, StillVolume};
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
+use baio_console::named::Volume;
 use baio_console::output::Output;
-use baio_console::target::{TypedTarget, Volume};
-use baio_storage::StillVolume;
+use baio_console::target::TypedTarget;
 use clap::Args;
 
 use crate::command::child;
@@ -74,8 +74,8 @@ fn freeze(typed: &TypedTarget) -> Result<Still, Failure> {
     let told = |error: Error| Failure::from_storage("freeze", typed.to_string(), &error);
     let path = match typed.volume("freeze")? {
         Volume::Here(path) => path,
-        Volume::Served(served) => {
-            let link = Remote::connect(&served.socket).map_err(told)?;
+        Volume::Served(socket) => {
+            let link = Remote::connect(&socket).map_err(told)?;
             let frozen = link.freeze().wait().map_err(told)?;
             return Ok(Still::Served(link, frozen));
         }

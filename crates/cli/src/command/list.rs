@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use baio::{Core, Identity, Link};
 use baio_console::failure::Failure;
+use baio_console::named::Volume;
 use baio_console::output::Answer;
-use baio_console::target::Volume;
+use baio_console::progress::Unit;
 use serde::Serialize;
 
-use crate::command::served;
+use crate::command::reach::ask;
 use crate::command::shown::{Segment, segment_table, tell_torn};
 use crate::command::volume_args::ListArgs;
 
@@ -23,22 +24,24 @@ pub(crate) struct Listed {
 
 /// Lists.
 pub(crate) fn run(args: ListArgs) -> Result<Listed, Failure> {
-    let path = match args.path.volume("list")? {
-        Volume::Here(path) => path,
-        Volume::Served(served) => {
-            let segments = served::ask("list", &served, |link| link.list().wait())?;
-            return Ok(Listed {
-                segments: segments.into_iter().map(Segment::served).collect(),
-                torn: false,
-            });
+    let (volume, typed) = (args.path.volume("list")?, args.path.to_string());
+    let (segments, torn) = match &volume {
+        Volume::Served(_) => (
+            ask("list", (&volume, &typed), |reach| {
+                reach.run(Unit::Bytes, reach.link.list())
+            })?,
+            false,
+        ),
+        Volume::Here(path) => {
+            let seen = Core::inspect_beside(path, Identity::effective());
+            let seen = seen.map_err(|error| Failure::from_storage("list", typed, &error))?;
+            (seen.found.1, seen.torn)
         }
     };
-    let seen = Core::inspect_beside(&path, Identity::effective());
-    let seen = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;
-    let (_, segments) = seen.found;
+    let segments = segments.into_iter().map(|info| Segment::of(info, &volume));
     Ok(Listed {
-        segments: segments.into_iter().map(Segment::from).collect(),
-        torn: seen.torn,
+        segments: segments.collect(),
+        torn,
     })
 }
 

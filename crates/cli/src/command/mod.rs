@@ -19,8 +19,7 @@
 //! | `doctor.rs` | tells what works here |
 //! | `install_docs.rs` | man pages and completions |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
-//! | `making.rs` | a change of a segment that takes long, and how far it has come |
-//! | `served.rs` | how commands reach what a broker serves |
+//! | `reach.rs` | how commands reach a volume, and how far a change of it has come |
 //! | `shown.rs` | how volumes and segments are shown |
 //! | `exposed.rs` | who else may open a volume's file |
 //!
@@ -40,15 +39,14 @@ mod inherited;
 pub(crate) mod install_docs;
 pub(crate) mod list;
 pub(crate) mod log;
-mod making;
 pub(crate) mod metrics;
 pub(crate) mod ownership;
 pub(crate) mod quota;
+mod reach;
 pub(crate) mod rename;
 pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod serve;
-mod served;
 mod shown;
 pub(crate) mod stat;
 pub(crate) mod top;

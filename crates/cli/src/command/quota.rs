@@ -1,17 +1,15 @@
 //! `baio quota`: what a user holds of a volume, and what it may hold.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use baio::{Account, Core, EVERYBODY_ELSE, Identity, Limits, Link};
 use baio_console::failure::Failure;
-use baio_console::named::with_volume;
+use baio_console::named::Volume;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_console::target::{Served, Volume};
 use serde::Serialize;
 
-use crate::command::served;
+use crate::command::reach::ask;
 use crate::command::volume_args::{LimitArg, QuotaArgs};
 
 /// What `quota` shows. A limit that is not set is null; the uid of `default` is 4294967295.
@@ -26,27 +24,25 @@ pub(crate) struct Quota {
 
 /// Shows, or sets and shows.
 pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
-    let path = match args.path.volume("quota")? {
-        Volume::Here(path) => path,
-        Volume::Served(served) => return serve(&args, &served),
-    };
-    let who = Identity::effective();
-    let told = if args.blocks.is_none() && args.segments.is_none() {
-        Core::inspect_quota(&path, who, args.uid)
-    } else {
-        set(&path, who, &args)
-    };
-    let (account, block_size) = told.map_err(|error| Failure::from_storage("quota", args.path.to_string(), &error))?;
-    Ok(shown(args.uid, account, block_size))
-}
-
-fn serve(args: &QuotaArgs, served: &Served) -> Result<Quota, Failure> {
-    let (account, block_size) = served::ask("quota", served, |link| {
-        let block_size = link.info().wait()?.block_size;
-        let before = link.quota(args.uid).wait()?;
-        let account = match args.blocks.is_none() && args.segments.is_none() {
+    let (volume, typed) = (args.path.volume("quota")?, args.path.to_string());
+    let is_shown = args.blocks.is_none() && args.segments.is_none();
+    if let Volume::Here(path) = &volume {
+        // What looking refuses is refused before the volume is opened to write.
+        let seen = Core::inspect_quota(path, Identity::effective(), args.uid);
+        let (account, block_size) = seen.map_err(|error| Failure::from_storage("quota", &*typed, &error))?;
+        if is_shown {
+            return Ok(shown(args.uid, account, block_size));
+        }
+    }
+    let (account, block_size) = ask("quota", (&volume, &typed), |reach| {
+        let block_size = reach.link.info().wait()?.block_size;
+        let before = reach.link.quota(args.uid).wait()?;
+        let account = match is_shown {
             true => before,
-            false => link.set_quota(args.uid, limits(&before, block_size, args)).wait()?,
+            false => {
+                let limits = limits(&before, block_size, &args);
+                reach.link.set_quota(args.uid, limits).wait()?
+            }
         };
         Ok((account, block_size))
     })?;
@@ -73,13 +69,6 @@ fn limits(before: &Account, block_size: u32, args: &QuotaArgs) -> Limits {
             .segments
             .map_or(before.limits.segments, |LimitArg(segments)| segments),
     }
-}
-
-fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio::Result<(Account, u32)> {
-    let (before, block_size) = Core::inspect_quota(path, who, args.uid)?;
-    let limits = limits(&before, block_size, args);
-    let account = with_volume(path, |core| core.set_quota(who, args.uid, limits))?;
-    Ok((account, block_size))
 }
 
 impl Answer for Quota {

@@ -2,22 +2,20 @@
 
 use std::path::Path;
 
-use baio::{Core, Identity, Link, ResizeOptions, VolumeInfo};
+use baio::{Core, EngineOptions, Identity, Link, ResizeOptions, VolumeInfo};
 use baio_console::failure::Failure;
-use baio_console::named::with_volume;
 use baio_console::target::Target;
 
-use crate::command::making;
-use crate::command::served::SegmentTarget;
-use crate::command::shown::{Segment, Shown};
+use crate::command::reach::{self, tell_rounded};
+use crate::command::shown::Shown;
 use crate::command::volume_args::ResizeArgs;
 
 /// Resizes, and shows what it resized.
 pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
-    let who = Identity::effective();
+    let size_bytes = args.size.bytes();
     match args.target.meant("resize")? {
-        Target::Served(served) if served.name.is_none() => Err(args.target.served("resize")),
-        Target::Served(_) => serve(&args),
+        // A broker resizes segments; the volume itself is whoever's who has its file.
+        Target::Served(_) => Err(args.target.served("resize")),
         Target::File(path) => {
             let typed = args.target.to_string();
             if args.reserve.is_some() {
@@ -26,47 +24,31 @@ pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
                     .needing("a segment, PATH#NAME, for --reserve")
                     .cured_by("leave --reserve out, or name a segment"));
             }
-            let resized = resize_volume(&path, who, args.size.bytes());
+            let resized = resize_volume(&path, size_bytes);
             let info = resized.map_err(|error| Failure::from_storage("resize", typed, &error))?;
             Ok(Shown::Volume(info.into()))
         }
-        Target::Segment(named) => {
-            named.look_first("resize", who)?;
-            let options = options(&args);
-            let resized = named.with_volume("resize", |core| {
-                let begun = core.begin_resize(who, named.owner_uid(who), &named.name, &options)?;
-                making::ended(core, begun, &format!("resize {}", named.typed))
+        Target::Segment(segment) => {
+            let options = ResizeOptions {
+                size_bytes,
+                reserve_bytes: args.reserve.map(|size| size.bytes()),
+                // What was written there does not come back.
+                grows_only: !args.shrink,
+            };
+            let resized = reach::change("resize", &segment, |link, owner| {
+                link.resize_segment_of(owner, &segment.name, &options)
             })?;
-            making::tell_rounded("resize", &named.typed, options.size_bytes, &resized);
-            Ok(Shown::Segment(resized.into()))
+            tell_rounded("resize", &segment.typed, size_bytes, resized.size_bytes);
+            Ok(Shown::Segment(resized))
         }
     }
 }
 
-fn options(args: &ResizeArgs) -> ResizeOptions {
-    ResizeOptions {
-        size_bytes: args.size.bytes(),
-        reserve_bytes: args.reserve.map(|size| size.bytes()),
-        // What was written there does not come back.
-        grows_only: !args.shrink,
-    }
-}
-
-/// A broker resizes segments; the volume itself is whoever's who has its file.
-fn serve(args: &ResizeArgs) -> Result<Shown, Failure> {
-    let SegmentTarget::Served(segment) = SegmentTarget::resolve("resize", &args.target)? else {
-        return Err(args.target.segment_expected("resize"));
-    };
-    let resized = segment.ask("resize", |link| {
-        link.resize_segment_of(segment.owner_uid(link), &segment.name, &options(args))
-            .wait()
-    })?;
-    making::tell_rounded("resize", segment.typed(), args.size.bytes(), &resized);
-    Ok(Shown::Segment(Segment::served(resized)))
-}
-
-fn resize_volume(path: &Path, who: Identity, size_bytes: u64) -> baio::Result<VolumeInfo> {
-    with_volume(path, |core| core.resize_volume(who, size_bytes))?;
+fn resize_volume(path: &Path, size_bytes: u64) -> baio::Result<VolumeInfo> {
+    let mut core = Core::open(path, &EngineOptions::default())?;
+    let resized = core.resize_volume(Identity::effective(), size_bytes);
+    let closed = core.close();
+    resized.and(closed)?;
     // As it is now, closed, and not as it was when it had grown.
     Core::inspect_volume(path)
 }

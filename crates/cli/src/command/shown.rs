@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use baio::{Account, InUse, SegmentInfo, Sight, VolumeInfo, VolumeView};
+use baio::{Account, InUse, NO_GROUP, SegmentInfo, Sight, VolumeInfo, VolumeView};
+use baio_console::named;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_storage::NO_GROUP;
 use serde::Serialize;
 
 /// A segment, as `list`, `stat`, `create` and `delete` show it.
@@ -14,7 +14,7 @@ use serde::Serialize;
 pub(crate) struct Segment {
     name: String,
     owner_uid: u32,
-    size_bytes: u64,
+    pub(crate) size_bytes: u64,
     reserve_bytes: u64,
     /// Null behind a broker: where others have their blocks is nobody's affair.
     start_block: Option<u64>,
@@ -31,35 +31,26 @@ fn in_octal<S: serde::Serializer>(mode: &u32, serializer: S) -> Result<S::Ok, S:
     serializer.collect_str(&format_args!("{mode:04o}"))
 }
 
-impl From<SegmentInfo> for Segment {
-    fn from(info: SegmentInfo) -> Segment {
+impl Segment {
+    /// Of this volume.
+    pub(crate) fn of(info: SegmentInfo, volume: &named::Volume) -> Segment {
         Segment {
             name: info.name,
             owner_uid: info.owner_uid,
             size_bytes: info.size_bytes,
             reserve_bytes: info.reserve_bytes,
-            start_block: Some(info.start_block),
+            start_block: Some(info.start_block).filter(|_| !volume.is_served()),
             state: info.state,
             owner_gid: Some(info.owner_gid).filter(|gid| *gid != NO_GROUP),
             mode: info.mode,
         }
     }
-}
 
-impl Segment {
     /// As it was, and is no more.
     pub(crate) fn deleted(self) -> Segment {
         Segment {
             state: "deleted",
             ..self
-        }
-    }
-
-    /// As a broker tells it.
-    pub(crate) fn served(info: SegmentInfo) -> Segment {
-        Segment {
-            start_block: None,
-            ..Segment::from(info)
         }
     }
 }
@@ -84,9 +75,7 @@ pub(crate) fn segment_table(segments: &[Segment]) -> Table {
             format!("{:04o}", segment.mode),
             format_size(segment.size_bytes),
             format_size(segment.reserve_bytes),
-            segment
-                .start_block
-                .map_or_else(|| "-".to_owned(), |block| block.to_string()),
+            or_dash(segment.start_block.map(|block| block.to_string())),
             segment.state.to_owned(),
         ]);
     }

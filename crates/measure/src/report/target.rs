@@ -46,11 +46,11 @@ impl Target {
         };
         let path = match typed.meant("report")? {
             Meant::File(path) => path,
-            Meant::Segment { .. } => {
+            Meant::Segment(segment) if !segment.volume.is_served() => {
                 return Err(refused("it is a segment", typed)
                     .cured_by("name its directory, where the report makes segments of its own"));
             }
-            Meant::Served(_) => {
+            Meant::Served(_) | Meant::Segment(_) => {
                 return Err(
                     refused("a broker serves it, and no other program can be asked the same", typed)
                         .cured_by(format!("`baio stress {typed}` measures it alone")),

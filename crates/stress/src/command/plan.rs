@@ -8,13 +8,13 @@ use std::time::Duration;
 use baio::{Access, Core, Identity, Link, Remote};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::named::NamedSegment;
+use baio_console::named::{NamedSegment, Volume};
 use baio_console::size::format_size;
-use baio_console::target::{Served, Target as Meant};
+use baio_console::target::Target as Meant;
 
 use super::args::StressArgs;
 use crate::job::{Mode, Rw, SEGMENT_BLOCK, SegmentPath, Verify};
-use crate::place::may_write_segment;
+use crate::place::{is_empty, may_write_segment, too_small};
 use crate::{
     Claim, Job, Kind, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal, shares,
 };
@@ -47,7 +47,7 @@ pub(crate) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     match args.target.meant(COMMAND)? {
         Meant::File(path) => plan_files(args, &path),
         Meant::Segment(named) => plan_segment(args, &named),
-        Meant::Served(served) => plan_served(args, &served),
+        Meant::Served(_) => Err(args.target.segment_expected(COMMAND)),
     }
 }
 
@@ -192,104 +192,88 @@ fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
 }
 
 fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure> {
-    let typed = || named.typed.clone();
-    let usage = |said: String, need: &str, cure: &str| {
-        Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
-    };
-    match args.mode {
-        Mode::Direct => {}
-        Mode::Cached if !args.service => {}
-        Mode::Cached => {
-            let said = "what the cache of a service has done cannot be shown yet".to_owned();
-            return usage(said, "--mode direct, or no --service", "leave out --service");
-        }
-        Mode::Kernel | Mode::Uncached => {
-            let said = "a segment does not go through the kernel's cache".to_owned();
-            return usage(said, "--mode direct or cached", "leave out --mode, or name a file");
-        }
-    }
-    if args.threads > 1 && !args.service {
-        let said = format!(
-            "a segment has one owner, and {} threads are {} of them",
-            args.threads, args.threads
-        );
-        return usage(
-            said,
-            "--threads 1, or --service",
-            "leave out --threads and take a larger --depth, or let the threads share one owner by --service",
-        );
-    }
-    if args.files > 1 {
-        return usage(
-            "a segment is not several files".to_owned(),
-            "--files 1",
-            "leave out --files",
-        );
-    }
-    let who = Identity::effective();
-    let owner_uid = named.owner_uid(who);
+    check_for_segment(args, named)?;
     let stages = stages(args);
-    if stages.iter().any(|stage| stage.rw.writes()) {
-        may_write_segment(COMMAND, &named.typed, owner_uid, who, args.force)?;
-    }
-    let request_size = args.request_size.bytes();
-    if !request_size.is_multiple_of(SEGMENT_BLOCK) {
-        let said = format!("requests of {request_size} bytes are not whole blocks");
-        return usage(said, "a multiple of 4096 bytes", "choose another --request-size (--bs)");
-    }
-    let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
+    let writes = stages.iter().any(|stage| stage.rw.writes());
+    // Who may open it to write is for its volume to say, here or behind a broker; what of others is overwritten only by `--force` is the same.
+    let may_write = |who: Identity| match writes {
+        true => may_write_segment(COMMAND, &named.typed, named.owner_uid(who), who, args.force),
+        false => Ok(()),
+    };
+    let (who, info) = match &named.volume {
+        Volume::Here(path) => {
+            let who = Identity::effective();
+            may_write(who)?;
+            (who, Core::inspect_segment(path, who, named.owner_uid(who), &named.name))
+        }
+        Volume::Served(socket) => {
+            let link = named.told(COMMAND, Remote::connect(socket))?;
+            let who = link.identity();
+            may_write(who)?;
+            let opened = link.open_segment_of(named.owner_uid(who), &named.name, Access::Read);
+            (who, opened.wait().map(|opened| opened.info().clone()))
+        }
+    };
     let info = named.told(COMMAND, info)?;
     on_segment(args, SegmentPath::of_named(named, who), info.size_bytes, stages)
 }
 
-/// A segment that a broker serves. Who may open it to write is for the broker to say; what of others is overwritten only by
-/// `--force` is the same everywhere.
-fn plan_served(args: &StressArgs, served: &Served) -> Result<Plan, Failure> {
-    let typed = || served.typed.clone();
-    let usage = |said: &str, need: &str, cure: &str| {
-        Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
-    };
-    let Some(name) = &served.name else {
-        return Err(args.target.segment_expected(COMMAND));
-    };
-    if matches!(args.mode, Mode::Kernel | Mode::Uncached) || args.warm.is_some() {
-        let need = "--mode direct or cached, without --warm";
-        return usage("a broker has one page cache for all", need, "leave the option out");
+/// What a segment cannot have, here or behind a broker.
+fn check_for_segment(args: &StressArgs, named: &NamedSegment) -> Result<(), Failure> {
+    let is_served = named.volume.is_served();
+    let past_ours = matches!(args.mode, Mode::Kernel | Mode::Uncached);
+    let (threads, request_size) = (args.threads, args.request_size.bytes());
+    let rules = [
+        (
+            is_served && (past_ours || args.warm.is_some()),
+            "a broker has one page cache for all".to_owned(),
+            "--mode direct or cached, without --warm",
+            "leave the option out",
+        ),
+        (
+            past_ours,
+            "a segment does not go through the kernel's cache".to_owned(),
+            "--mode direct or cached",
+            "leave out --mode, or name a file",
+        ),
+        (
+            !is_served && args.mode == Mode::Cached && args.service,
+            "what the cache of a service has done cannot be shown yet".to_owned(),
+            "--mode direct, or no --service",
+            "leave out --service",
+        ),
+        (
+            !is_served && threads > 1 && !args.service,
+            format!("a segment has one owner, and {threads} threads are {threads} of them"),
+            "--threads 1, or --service",
+            "leave out --threads and take a larger --depth, or let the threads share one owner by --service",
+        ),
+        (
+            args.files > 1,
+            "a segment is not several files".to_owned(),
+            "--files 1",
+            "leave out --files",
+        ),
+        (
+            !is_served && !request_size.is_multiple_of(SEGMENT_BLOCK),
+            format!("requests of {request_size} bytes are not whole blocks"),
+            "a multiple of 4096 bytes",
+            "choose another --request-size (--bs)",
+        ),
+    ];
+    match rules.into_iter().find(|rule| rule.0) {
+        Some((_, said, need, cure)) => Err(Failure::usage(COMMAND, said)
+            .on(&*named.typed)
+            .needing(need)
+            .cured_by(cure)),
+        None => Ok(()),
     }
-    if args.files > 1 {
-        return usage("a segment is not several files", "--files 1", "leave out --files");
-    }
-    let told = |error: baio::Error| Failure::from_storage(COMMAND, typed(), &error);
-    let link = Remote::connect(&served.socket).map_err(told)?;
-    let who = link.identity();
-    let owner_uid = served.owner.unwrap_or(who.uid);
-    let stages = stages(args);
-    if stages.iter().any(|stage| stage.rw.writes()) {
-        may_write_segment(COMMAND, &served.typed, owner_uid, who, args.force)?;
-    }
-    let opened = link
-        .open_segment_of(owner_uid, name, Access::Read)
-        .wait()
-        .map_err(told)?;
-    let segment = SegmentPath {
-        typed: typed(),
-        identity: who,
-        volume: served.socket.clone(),
-        is_served: true,
-        owner_uid,
-        name: name.clone(),
-    };
-    on_segment(args, segment, opened.info().size_bytes, stages)
 }
 
 fn on_segment(args: &StressArgs, segment: SegmentPath, has: u64, stages: Vec<Stage>) -> Result<Plan, Failure> {
     let size = args.size.map_or(has, |size| size.bytes());
     if size > has {
-        let said = format!("it has {}, and --size asks for {}", format_size(has), format_size(size));
-        return Err(Failure::usage(COMMAND, said)
-            .on(&*segment.typed)
-            .needing("a --size that fits")
-            .cured_by("leave out --size, or make a larger segment"));
+        return Err(too_small(COMMAND, &segment.typed, has, size));
     }
     let size = whole_requests(args, size, &segment.typed)?;
     Ok(Plan {
@@ -327,37 +311,16 @@ fn common_size(args: &StressArgs, places: &[Place], writes: bool) -> Result<u64,
     let asked = args.size.map(|size| size.bytes());
     let mut size = asked.unwrap_or(u64::MAX);
     for place in places {
-        let shown = place.path.display().to_string();
-        let usage = |said: String, need: &str, cure: &str| {
-            Err(Failure::usage(COMMAND, said)
-                .on(shown.as_str())
-                .needing(need)
-                .cured_by(cure))
-        };
         match (place.kind, asked) {
             (Kind::Missing, None) => size = size.min(SIZE_DEFAULT),
             (Kind::Missing, Some(_)) => {}
-            (Kind::File | Kind::Device, None) if place.size == 0 => {
-                return usage(
-                    "it is empty".to_owned(),
-                    "--size",
-                    "say with --size how large it is to be",
-                );
-            }
+            (Kind::File | Kind::Device, None) if place.size == 0 => return Err(is_empty(COMMAND, &place.path)),
             (Kind::File | Kind::Device, None) => size = size.min(place.size),
             (Kind::File | Kind::Device, Some(asked)) if asked <= place.size => {}
             (Kind::File, Some(_)) if writes => {}
             (Kind::File | Kind::Device, Some(asked)) => {
-                let said = format!(
-                    "it has {}, and --size asks for {}",
-                    format_size(place.size),
-                    format_size(asked)
-                );
-                return usage(
-                    said,
-                    "a --size that fits",
-                    "leave out --size, or make the file larger first",
-                );
+                let shown = place.path.display().to_string();
+                return Err(too_small(COMMAND, &shown, place.size, asked));
             }
         }
     }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use baio::{Access, Caching, Durability, EngineOptions, Errno, Fault, Handle, Mode};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::named::NamedSegment;
+use baio_console::named::{NamedSegment, Volume};
 use baio_console::printable::readable;
-use baio_console::target::{Served, Target, TypedTarget};
+use baio_console::target::{Target, TypedTarget};
 use baio_engine::Kind;
 
 use rustix::fs::Advice;
@@ -22,15 +22,13 @@ use super::inode::{Inode, inode_of};
 use super::plain::{self, Flow, Made, Plain};
 use super::routes::{Opened, Routes};
 use super::signals::Signals;
-use crate::operands::{Creation, DdOperands, Direct, FinalSync, Flags, Truncate};
+use crate::operands::{Creation, DdOperands, Flags, Truncate};
 
 /// An end as it was typed.
 enum Typed {
     Standard(&'static str),
     File(PathBuf),
     Segment(NamedSegment),
-    /// A segment of a broker's volume, and its name.
-    Served(Served, String),
 }
 
 /// What an end is, to tell whether two are one.
@@ -109,7 +107,7 @@ impl Ends {
         refuse_what_a_segment_has_not(&output, operands)?;
         let source = open_input(&input, operands)?;
         let errno = source.as_ref().and_then(|plain| plain.unreadable);
-        if let (Some(errno), Typed::Segment(_) | Typed::Served(..), false) = (errno, &output, operands.noerror) {
+        if let (Some(errno), Typed::Segment(_), false) = (errno, &output, operands.noerror) {
             // Nothing would be written: that is no reason to open a volume.
             return Err(unreadable(&input.typed(), errno));
         }
@@ -298,10 +296,9 @@ impl End {
 
     /// How safe each write is when it ends. A stream has nothing that could be made safe.
     pub(super) fn durability(&self, operands: &DdOperands) -> Durability {
-        match operands.output_flags.durable.filter(|_| self.kind != EndKind::Stream) {
-            None => Durability::None,
-            Some(FinalSync::Data) => Durability::Data,
-            Some(FinalSync::Full) => Durability::Full,
+        match self.kind {
+            EndKind::Stream => Durability::None,
+            _ => operands.output_flags.durable,
         }
     }
 
@@ -345,10 +342,7 @@ fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Typed,
     Ok(match typed.meant("dd")? {
         Target::File(path) => Typed::File(path),
         Target::Segment(segment) => Typed::Segment(segment),
-        Target::Served(mut served) => match served.name.take() {
-            Some(name) => Typed::Served(served, name),
-            None => return Err(typed.segment_expected("dd")),
-        },
+        Target::Served(_) => return Err(typed.segment_expected("dd")),
     })
 }
 
@@ -364,7 +358,7 @@ fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fai
     match named {
         Typed::Standard(_) => plain::standard_input(begin).map(Some),
         Typed::File(path) => plain::open_input(path, begin).map(Some),
-        Typed::Segment(_) | Typed::Served(..) => Ok(None),
+        Typed::Segment(_) => Ok(None),
     }
 }
 
@@ -380,7 +374,7 @@ fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fa
     match named {
         Typed::Standard(_) => plain::standard_output(begin).map(Some),
         Typed::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
-        Typed::Segment(_) | Typed::Served(..) => Ok(None),
+        Typed::Segment(_) => Ok(None),
     }
 }
 
@@ -404,10 +398,7 @@ fn refuse_what_a_segment_has_not(output: &Typed, operands: &DdOperands) -> Resul
 fn flags_of(named: &Typed, flags: &Flags, mode: Option<Mode>) -> Flags {
     let can = matches!(named, Typed::File(path) if !plain::is_stream(path) && !path.is_dir());
     Flags {
-        direct: match can && mode == Some(Mode::Direct) {
-            true => Direct::Yes,
-            false => flags.direct,
-        },
+        direct: flags.direct || can && mode == Some(Mode::Direct),
         ..*flags
     }
 }
@@ -415,9 +406,9 @@ fn flags_of(named: &Typed, flags: &Flags, mode: Option<Mode>) -> Flags {
 /// The operand that asks for a way past the kernel's cache.
 fn asked(flags: &Flags, mode: Option<Mode>, flag: &'static str) -> Option<&'static str> {
     match (flags.direct, mode) {
-        (Direct::Yes, _) => Some(flag),
-        (Direct::No, Some(Mode::Direct)) => Some("mode=direct"),
-        (Direct::No, Some(Mode::Uncached)) => Some("mode=uncached"),
+        (true, _) => Some(flag),
+        (false, Some(Mode::Direct)) => Some("mode=direct"),
+        (false, Some(Mode::Uncached)) => Some("mode=uncached"),
         _ => None,
     }
 }
@@ -436,19 +427,20 @@ fn open_segment(
     access: Access,
     volume: Access,
 ) -> Result<Option<OpenSegment>, Failure> {
-    let (route, segment, place) = match named {
-        Typed::Standard(_) | Typed::File(_) => return Ok(None),
-        Typed::Segment(segment) => {
-            let place = inode_of(&segment.volume);
-            let route = routes.reach_volume(segment, place, volume)?;
-            (route, (segment.owner, &*segment.name), place)
+    let Typed::Segment(segment) = named else {
+        return Ok(None);
+    };
+    let (route, place) = match &segment.volume {
+        Volume::Here(path) => {
+            let place = inode_of(path);
+            (routes.reach_volume(segment, (path, place), volume)?, place)
         }
-        Typed::Served(served, name) => {
-            let place = inode_of(&served.socket);
-            (routes.reach_broker(served, place)?, (served.owner, &**name), place)
+        Volume::Served(socket) => {
+            let place = inode_of(socket);
+            (routes.reach_broker(segment, (socket, place))?, place)
         }
     };
-    let opened = routes.open_segment(route, segment, (access, &named.typed()))?;
+    let opened = routes.open_segment(route, segment, access)?;
     Ok(Some(OpenSegment { route, opened, place }))
 }
 
@@ -543,7 +535,10 @@ impl Typed {
     /// Are both segments of one volume?
     fn shares_volume(&self, other: &Typed) -> bool {
         let volume = |named: &Typed| match named {
-            Typed::Segment(segment) => inode_of(&segment.volume),
+            Typed::Segment(NamedSegment {
+                volume: Volume::Here(path),
+                ..
+            }) => inode_of(path),
             _ => None,
         };
         volume(self).is_some_and(|one| volume(other) == Some(one))
@@ -554,7 +549,6 @@ impl Typed {
             Typed::Standard(name) => (*name).to_owned(),
             Typed::File(path) => readable(path),
             Typed::Segment(segment) => segment.typed.clone(),
-            Typed::Served(served, _) => served.typed.clone(),
         }
     }
 }

@@ -49,22 +49,21 @@ mod trial;
 mod verify;
 mod work;
 
-use baio::{Durability, EngineOptions, Memory, Outcome, SegmentOp, SegmentRequest};
+use baio::{Durability, EngineOptions, Memory, SegmentOp, SegmentRequest};
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 
-use crate::operands::{Amount, DdOperands, FinalSync, Status, Truncate};
+use crate::operands::{Amount, DdOperands, Status, Truncate};
 use copy::{Copy, Source};
-use ends::{End, EndKind, Ends};
+use ends::{EndKind, Ends};
 use figures::Figures;
 use frame::{BLOCK, round_up};
-use progress::{Side, Stop};
+use progress::{Halt, Side, Stop};
 use routes::{CACHE_BYTES, Routes};
 use signals::Signals;
 use summary::{Meter, Part, Summary};
 use sums::Sums;
-use work::{Halt, Work};
 
 /// Beyond the buffers: what opening a volume needs, its page cache, and what a copy in order reads ahead.
 const ARENA_SPARE: usize = (16 << 20) + CACHE_BYTES;
@@ -133,7 +132,6 @@ struct Job<'a> {
     unit: u64,
     /// Bytes of a piece: a record, or as much of one as there is memory for.
     piece: u64,
-    buffer_bytes: usize,
 }
 
 impl<'a> Job<'a> {
@@ -155,8 +153,6 @@ impl<'a> Job<'a> {
             figures: Figures::default(),
             unit,
             piece,
-            // A block before and behind it where both ends cut it differently.
-            buffer_bytes: (piece + 2 * unit) as usize,
         }
     }
 
@@ -271,9 +267,9 @@ impl<'a> Job<'a> {
     /// GNU dd does: whoever asked for direct writes is not to be told of a failure by nobody.
     fn sync(&mut self, needs_sync: bool) -> Result<(), Halt> {
         let durability = match self.operands.sync {
-            Some(FinalSync::Full) => Durability::Full,
-            None if !needs_sync => return Ok(()),
-            Some(FinalSync::Data) | None => Durability::Data,
+            Durability::None if !needs_sync => return Ok(()),
+            Durability::None | Durability::Data => Durability::Data,
+            Durability::Full => Durability::Full,
         };
         let output = &self.ends.output;
         let request = SegmentRequest {
@@ -300,23 +296,6 @@ impl<'a> Job<'a> {
         if output.size_now().is_ok_and(is_ours) {
             // The failure to be told is the one that stopped the copy.
             let _ = output.cut(end);
-        }
-    }
-
-    /// Runs one request before or behind the copy.
-    fn run_one(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
-        let work = Work {
-            routes: self.routes,
-            status: self.operands.status,
-            meter: &mut self.meter,
-            signals: self.signals,
-            figures: self.figures,
-        };
-        let outcome = work.run(end, request)?;
-        // What could still end has, but nothing is begun after it.
-        match self.signals.interrupted() {
-            true => Err(Halt::Interrupted),
-            false => Ok(outcome),
         }
     }
 }

@@ -15,14 +15,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use baio::{Caching, Errno, Error, Mode, SetupError};
+use baio::{Caching, Errno, Error, Mode, SetupError, VOLUME_BYTES_MIN, holds_volume};
 use baio_console::failure::Failure;
-use baio_console::named::{VOLUME_MIN, holds_volume};
 use baio_engine::{Create, Descriptions, File, Kind, Open};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
 use crate::closed::was_closed;
-use crate::operands::{Creation, Direct, Flags};
+use crate::operands::{Creation, Flags};
 
 /// How the bytes of an end can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,7 @@ impl Plain {
             Kind::Stream => Flow::InOrder,
             _ => Flow::Anywhere,
         };
-        let kernel = begin.flags.direct == Direct::No && file.gives(Caching::Kernel);
+        let kernel = !begin.flags.direct && file.gives(Caching::Kernel);
         let uncached = begin.mode == Some(Mode::Uncached) && flow == Flow::Anywhere;
         Plain {
             file,
@@ -132,7 +131,7 @@ pub(super) fn open_input(path: &Path, begin: Begin<'_>) -> Result<Plain, Failure
     let mut only = OpenOptions::new();
     only.read(true).custom_flags(kernel_flags(flags));
     if path.is_dir() {
-        if flags.direct == Direct::Yes {
+        if flags.direct {
             // Most file systems refuse that of a directory.
             only.custom_flags(kernel_flags(flags) | bits(OFlags::DIRECT));
         }
@@ -141,16 +140,19 @@ pub(super) fn open_input(path: &Path, begin: Begin<'_>) -> Result<Plain, Failure
             .map_err(|error| unopened_as(begin, error))
             .and_then(|_| directory(begin.typed));
     }
-    let opened = if is_stream(path) && flags.direct == Direct::No {
+    let opened = if is_stream(path) && !flags.direct {
         adopt(only.open(path), begin.typed, &mut positioned)
     } else if kernel_flags(flags) != 0 {
-        if flags.direct == Direct::Yes {
+        if flags.direct {
             only.custom_flags(kernel_flags(flags) | bits(OFlags::DIRECT));
         }
         adopt(only.open(path), begin.typed, &mut None)
     } else {
         let options = Open {
-            descriptions: Descriptions::Only(caching(flags.direct)),
+            descriptions: Descriptions::Only(match flags.direct {
+                true => Caching::Direct,
+                false => Caching::Kernel,
+            }),
             ..Open::read()
         };
         File::open(path, &options)
@@ -198,7 +200,7 @@ pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> 
         Creation::IfMissing => only.write(true).create(true).truncate(false),
         Creation::Never => only.write(true),
     };
-    let opened = if is_stream(path) && flags.direct == Direct::No {
+    let opened = if is_stream(path) && !flags.direct {
         let exclusive = creation == Creation::Exclusive;
         adopt(
             only.create(false).create_new(exclusive).open(path),
@@ -241,12 +243,12 @@ fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Fi
         Creation::IfMissing if !is_device => Create::IfMissing,
         Creation::IfMissing | Creation::Never => Create::Never,
     };
-    if begin.flags.direct == Direct::Yes && create != Create::Never && path.symlink_metadata().is_err() {
+    if begin.flags.direct && create != Create::Never && path.symlink_metadata().is_err() {
         return made_direct(path, begin);
     }
     match File::open(path, &write_options(begin, create)) {
         // A file that may be written but not read is good enough, unless a block device had to be claimed.
-        Err(error) if error.errno == Errno::EACCES && begin.flags.direct == Direct::No && path.is_file() => {
+        Err(error) if error.errno == Errno::EACCES && !begin.flags.direct && path.is_file() => {
             adopt(OpenOptions::new().write(true).open(path), begin.typed, &mut None).map_err(|_| error)
         }
         opened => opened,
@@ -278,7 +280,7 @@ fn write_options(begin: Begin<'_>, create: Create) -> Open {
         write: true,
         // A direct copy needs the kernel-cached description for its unaligned end; a cached one is read back by the direct one.
         descriptions: match (begin.flags.direct, begin.verifies) {
-            (Direct::No, false) => Descriptions::Only(Caching::Kernel),
+            (false, false) => Descriptions::Only(Caching::Kernel),
             _ => Descriptions::Both,
         },
         create,
@@ -345,7 +347,7 @@ fn standard(number: u8, fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &s
         return Err(told(Errno::EBADF.into()).cured_by("leave it open"));
     }
     let fd = fd.map_err(told)?;
-    if begin.flags.direct == Direct::Yes {
+    if begin.flags.direct {
         return Err(
             Failure::new("dd", "EINVAL", "an opened descriptor cannot be made direct")
                 .on(begin.typed)
@@ -456,16 +458,9 @@ fn is_memory_device(fd: &OwnedFd) -> bool {
     })
 }
 
-fn caching(direct: Direct) -> Caching {
-    match direct {
-        Direct::Yes => Caching::Direct,
-        Direct::No => Caching::Kernel,
-    }
-}
-
 /// Direct I/O begins where the device can; what `bs=` says does not matter, as pieces are cut to fit.
 fn check_direct(plain: &Plain, begin: Begin<'_>, operand: &str) -> Result<(), Failure> {
-    let Some(asked) = begin.asked.filter(|_| begin.flags.direct == Direct::Yes) else {
+    let Some(asked) = begin.asked.filter(|_| begin.flags.direct) else {
         return Ok(());
     };
     if !plain.file.gives(Caching::Direct) || plain.flow == Flow::InOrder {
@@ -513,7 +508,7 @@ fn refuse_volume_behind(plain: &Plain, typed: &str) -> Result<(), Failure> {
     match file {
         Some(file) if holds_volume(&file) => Err(would_destroy(typed)),
         Some(_) => Ok(()),
-        None if plain.file.size().is_ok_and(|size| size < VOLUME_MIN) => Ok(()),
+        None if plain.file.size().is_ok_and(|size| size < VOLUME_BYTES_MIN) => Ok(()),
         None => Err(Failure::new(
             "dd",
             "EACCES",
@@ -534,7 +529,7 @@ fn would_destroy(typed: &str) -> Failure {
 
 /// What the system said of an open. It says no other word of a file system without `O_DIRECT`.
 fn unopened_as(begin: Begin<'_>, error: SetupError) -> Failure {
-    match begin.asked.filter(|_| begin.flags.direct == Direct::Yes) {
+    match begin.asked.filter(|_| begin.flags.direct) {
         Some(asked) if error.errno == Errno::EINVAL => no_direct(begin.typed, asked),
         _ => refused(begin.typed, error),
     }

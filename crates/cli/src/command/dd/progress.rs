@@ -13,12 +13,25 @@ pub(super) enum Side {
     Output,
 }
 
-/// Why a copy went no further.
+/// Where a copy failed.
 #[derive(Debug)]
 pub(super) struct Stop {
     pub(super) position: u64,
     pub(super) side: Side,
     pub(super) failure: Failure,
+}
+
+/// Why a copy goes no further.
+pub(super) enum Halt {
+    Failed(Failure),
+    /// SIGINT.
+    Interrupted,
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Halt {
+        Halt::Failed(failure)
+    }
 }
 
 /// What is written, and what failed.

@@ -9,16 +9,16 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use baio::{
-    Access, Buffer, CacheOptions, Caching, Core, EngineOptions, Error, Fault, File, Handle, Identity, Link,
-    LinkOptions, Local, Outcome, Remote, Segment, SegmentInfo, SegmentOp, SegmentRequest, Ticket, Wait,
+    Access, Buffer, CacheOptions, Core, EngineOptions, Error, Fault, File, Handle, Identity, Link, LinkOptions, Local,
+    Outcome, Remote, Segment, SegmentInfo, SegmentOp, SegmentRequest, Ticket, Wait,
 };
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
-use baio_console::target::Served;
 use baio_engine::Arena;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -127,15 +127,15 @@ impl Routes {
     pub(super) fn reach_volume(
         &mut self,
         segment: &NamedSegment,
-        place: Option<Inode>,
+        (path, place): (&Path, Option<Inode>),
         access: Access,
     ) -> Result<usize, Failure> {
         if let Some(index) = self.find(place, Route::is_here) {
             return Ok(index);
         }
         let opened = match access {
-            Access::Read => Core::open_to_read(&segment.volume, &self.config),
-            Access::Write => Core::open(&segment.volume, &self.config),
+            Access::Read => Core::open_to_read(path, &self.config),
+            Access::Write => Core::open(path, &self.config),
         };
         let mut core = segment.told("dd", opened)?;
         let cache = CacheOptions {
@@ -150,7 +150,11 @@ impl Routes {
     }
 
     /// The link to a segment's broker, which is connected if it is not yet.
-    pub(super) fn reach_broker(&mut self, served: &Served, place: Option<Inode>) -> Result<usize, Failure> {
+    pub(super) fn reach_broker(
+        &mut self,
+        segment: &NamedSegment,
+        (socket, place): (&Path, Option<Inode>),
+    ) -> Result<usize, Failure> {
         if let Some(index) = self.find(place, |route| !route.is_here()) {
             return Ok(index);
         }
@@ -158,11 +162,10 @@ impl Routes {
             engine: self.config,
             ..LinkOptions::default()
         };
-        let link = Remote::connect_with(&served.socket, "", &options)
-            .map_err(|error| Failure::from_storage("dd", served.typed.clone(), &error))?;
+        let link = segment.told("dd", Remote::connect_with(socket, "", &options))?;
         let free = link.arena_free_bytes() / FREE_SHARE;
         // It does not say which backend it has.
-        Ok(self.add(Way::There(link), (place, served.typed.clone()), ("broker", true), free))
+        Ok(self.add(Way::There(link), (place, segment.typed.clone()), ("broker", true), free))
     }
 
     fn find(&self, place: Option<Inode>, is_such: impl Fn(&Route) -> bool) -> Option<usize> {
@@ -205,16 +208,16 @@ impl Routes {
     pub(super) fn open_segment(
         &mut self,
         index: usize,
-        (owner, name): (Option<u32>, &str),
-        (access, typed): (Access, &str),
+        segment: &NamedSegment,
+        access: Access,
     ) -> Result<Opened, Failure> {
-        let way = &self.route(index)?.link;
-        let owner = owner.unwrap_or_else(|| on!(way, link => link.identity().uid));
+        let (way, name) = (&self.route(index)?.link, &segment.name);
+        let owner = segment.owner_uid(on!(way, link => link.identity()));
         let opened = match way {
             Way::Here(link) => link.open_segment_of(owner, name, access).wait().map(Opened::Here),
             Way::There(link) => link.open_segment_of(owner, name, access).wait().map(Opened::There),
         };
-        opened.map_err(|error| Failure::from_storage("dd", typed, &error))
+        segment.told("dd", opened)
     }
 
     /// Takes a plain file, on whichever link of this process there is.
@@ -472,18 +475,14 @@ impl Route {
 
 /// The end of a request that was never sent, since its broker has ended.
 fn refused(request: SegmentRequest, fault: Fault, typed: &str) -> Outcome {
+    let ticket = Ticket {
+        index: u32::MAX,
+        generation: 0,
+    };
+    let error = gave_up(request.op.name(), typed, request.op.offset(), fault);
     Outcome {
-        ticket: Ticket {
-            index: u32::MAX,
-            generation: 0,
-        },
         tag: request.tag,
-        result: Err(gave_up(request.op.name(), typed, request.op.offset(), fault)),
-        bytes_done: 0,
-        memory: request.memory,
-        took: Caching::Direct,
-        iterations: 0,
-        pin: None,
+        ..Outcome::early(ticket, request.memory, Err(error))
     }
 }
 

@@ -1,12 +1,11 @@
 //! `skip=` and `seek=`: only numbers where bytes can be reached at any offset; work on streams.
 
-use baio::{SegmentOp, SegmentRequest};
 use baio_console::diagnostics;
 
 use super::Job;
 use super::ends::EndKind;
 use super::plain::{Flow, no_positions};
-use super::work::Halt;
+use super::progress::Halt;
 use crate::operands::{Amount, ShortReads, Status};
 
 impl Job<'_> {
@@ -67,14 +66,7 @@ impl Job<'_> {
         let input = &ends.input;
         let mut dropped = 0;
         while dropped < len {
-            let mut buffer = self.routes.buffer(self.buffer_bytes)?;
-            buffer.set_len((len - dropped).min(self.piece) as usize);
-            let op = SegmentOp::Read { offset: dropped };
-            let request = SegmentRequest {
-                mode: input.mode,
-                ..SegmentRequest::new(input.handle(), op, buffer)
-            };
-            let outcome = self.run_one(input, request)?;
+            let outcome = self.read_one(input, input.mode, (dropped, (len - dropped).min(self.piece)))?;
             let read = outcome.result.map_err(|error| input.failed(&error))?;
             dropped += u64::from(read);
             if read == 0 || self.short_reads() == ShortReads::Count && u64::from(read) < self.piece {

@@ -1,14 +1,14 @@
 //! What was asked of an end beyond plain reads and writes is tried before the output is cut: the cache of `mode=`, and that what
 //! `verify=` reads again may be read. One block of each end is read for that, and thrown away.
 
-use baio::{Errno, Error, Mode, SegmentOp, SegmentRequest};
+use baio::{Errno, Error, Mode};
 use baio_console::failure::Failure;
 
 use super::Job;
 use super::ends::{End, EndKind};
 use super::frame::BLOCK;
 use super::plain::Flow;
-use super::work::Halt;
+use super::progress::Halt;
 
 impl Job<'_> {
     /// Finds out whether both ends can do what was asked of them.
@@ -58,16 +58,8 @@ impl Job<'_> {
     fn try_read(&mut self, end: &End, mode: Mode, align: u64) -> Result<Result<(), Error>, Halt> {
         let len = BLOCK.max(align);
         let begin = end.offset(0);
-        let mut buffer = self.routes.buffer(len as usize)?;
-        buffer.set_len(len as usize);
-        let op = SegmentOp::Read {
-            offset: begin - begin % align.max(1),
-        };
-        let request = SegmentRequest {
-            mode,
-            ..SegmentRequest::new(end.handle(), op, buffer)
-        };
-        Ok(self.run_one(end, request)?.result.map(drop))
+        let offset = begin - begin % align.max(1);
+        Ok(self.read_one(end, mode, (offset, len))?.result.map(drop))
     }
 }
 

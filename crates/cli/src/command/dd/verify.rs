@@ -2,14 +2,14 @@
 //!
 //! It is read past the kernel's cache where the output has direct I/O: what is compared lies on the device.
 
-use baio::{Mode, SegmentOp, SegmentRequest};
+use baio::Mode;
 use baio_console::failure::Failure;
 
 use super::Job;
 use super::ends::End;
 use super::frame::ReadFrame;
+use super::progress::Halt;
 use super::sums::Sums;
-use super::work::Halt;
 
 /// One read of the output.
 const READ_BYTES: u64 = 1 << 20;
@@ -25,16 +25,7 @@ impl Job<'_> {
         while position < bytes {
             let len = most.min(bytes - position);
             let frame = ReadFrame::at(ends.output.offset(position), len, align);
-            let mut buffer = self.routes.buffer(frame.range.len as usize)?;
-            buffer.set_len(frame.range.len as usize);
-            let op = SegmentOp::Read {
-                offset: frame.range.offset,
-            };
-            let request = SegmentRequest {
-                mode,
-                ..SegmentRequest::new(ends.output.handle(), op, buffer)
-            };
-            let outcome = self.run_one(&ends.output, request)?;
+            let outcome = self.read_one(&ends.output, mode, (frame.range.offset, frame.range.len))?;
             let read = outcome.result.map_err(|error| ends.output.failed(&error))?;
             let end = u64::from(read).min(frame.head + len);
             if let Some(buffer) = outcome.memory.into_buffer() {

@@ -6,20 +6,14 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use baio::{
-    Access, Core, Errno, Identity, InUse, Link, LogError, LogOptions, Memory, Recovered, Remote, Segment, SegmentInfo,
-};
+use baio::{Access, Core, Errno, Identity, InUse, Link, LogError, LogLook, Recovered, Remote, Segment, SegmentInfo};
 use baio_console::failure::Failure;
-use baio_console::named::NamedSegment;
-use baio_console::target::{Served, Target, TypedTarget};
+use baio_console::named::{NamedSegment, Volume};
+use baio_console::target::{Target, TypedTarget};
 use baio_engine::Arena;
-use baio_storage::log::{LogAnswer, LogIoKind, LogPart, LogRequest};
-
-/// Records that cannot be read as one are read in pieces of so many bytes.
-const PIECE: usize = 512;
 
 /// The bytes that a log may have.
 pub(super) struct Area {
@@ -29,7 +23,7 @@ pub(super) struct Area {
     pub(super) in_use: Option<InUse>,
     way: Way,
     size: u64,
-    segment: Option<(NamedSegment, SegmentInfo)>,
+    segment: Option<(NamedSegment, PathBuf, SegmentInfo)>,
 }
 
 /// How it is read.
@@ -51,11 +45,11 @@ impl Area {
     pub(super) fn open(typed: &TypedTarget) -> Result<Area, Failure> {
         match typed.meant("log")? {
             Target::File(path) => Area::of_file(&path, typed.to_string()),
-            Target::Segment(named) => Area::of_segment(named),
-            Target::Served(served) => match &served.name {
-                Some(name) => Area::of_served(&served, name),
-                None => Err(typed.segment_expected("log")),
+            Target::Segment(named) => match named.volume.clone() {
+                Volume::Here(volume) => Area::of_segment(named, &volume),
+                Volume::Served(socket) => Area::of_served(&named, &socket),
             },
+            Target::Served(_) => Err(typed.segment_expected("log")),
         }
     }
 
@@ -82,31 +76,31 @@ impl Area {
         })
     }
 
-    fn of_segment(named: NamedSegment) -> Result<Area, Failure> {
-        let info = segment_info(&named)?;
-        let seen = Core::inspect_beside(&named.volume, Identity::effective());
+    fn of_segment(named: NamedSegment, path: &Path) -> Result<Area, Failure> {
+        let info = segment_info(&named, path)?;
+        let seen = Core::inspect_beside(path, Identity::effective());
         let (volume, _) = named.told("log", seen)?.found;
-        let mut area = Area::of_file(&named.volume, named.typed.clone())?;
+        let mut area = Area::of_file(path, named.typed.clone())?;
         if let Way::Here { begin, .. } = &mut area.way {
             *begin = volume.data_at_bytes + info.start_block * u64::from(volume.block_size);
         }
         Ok(Area {
             in_use: volume.in_use,
             size: info.size_bytes,
-            segment: Some((named, info)),
+            segment: Some((named, path.to_owned(), info)),
             ..area
         })
     }
 
-    fn of_served(served: &Served, name: &str) -> Result<Area, Failure> {
-        let told = |error: baio::Error| Failure::from_storage("log", served.typed.clone(), &error);
-        let link = Remote::connect(&served.socket).map_err(told)?;
-        let owner = served.owner.unwrap_or(link.identity().uid);
-        let segment = link.open_segment_of(owner, name, Access::Read).wait().map_err(told)?;
+    fn of_served(named: &NamedSegment, socket: &Path) -> Result<Area, Failure> {
+        let link = named.told("log", Remote::connect(socket))?;
+        let owner = named.owner_uid(link.identity());
+        let segment = link.open_segment_of(owner, &named.name, Access::Read).wait();
+        let segment = named.told("log", segment)?;
         Ok(Area {
-            typed: served.typed.clone(),
+            typed: named.typed.clone(),
             in_use: None,
-            size: segment.size().wait().map_err(told)?,
+            size: named.told("log", segment.size().wait())?,
             way: Way::Far(Box::new(segment)),
             segment: None,
         })
@@ -115,55 +109,17 @@ impl Area {
     /// Is the segment still where it was? What was read is another's, else.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match &self.segment {
-            Some((named, info)) if segment_info(named)? != *info => Err(changing(&self.typed)),
+            Some((named, path, info)) if segment_info(named, path)? != *info => Err(changing(&self.typed)),
             _ => Ok(()),
         }
     }
 
     /// What an opening would find.
-    pub(super) fn look(&self, arena: &Arc<Arena>, salvage: bool) -> Result<(LogPart, Recovered), LogError> {
-        let options = LogOptions {
-            salvage,
-            ..LogOptions::default()
-        };
-        let mut part = LogPart::look(arena, self.size, &options)?;
-        match self.ask(&mut part, LogRequest::Open)? {
-            LogAnswer::Opened(recovered) => Ok((part, recovered)),
-            _ => Err(LogError::Closed),
-        }
-    }
-
-    /// Carries out what the log wants done for a request.
-    pub(super) fn ask(&self, part: &mut LogPart, request: LogRequest) -> Result<LogAnswer, LogError> {
-        // A recovery reads in pieces by itself, and knows then what it could not read.
-        let in_pieces = matches!(request, LogRequest::Read { .. });
-        part.start(0, request);
-        while let Some((id, kind, memory)) = part.next_io() {
-            let (result, memory) = self.carry_out(kind, memory, in_pieces);
-            part.io_ended(id, result, memory);
-        }
-        part.next_done().map_or(Err(LogError::Closed), |done| done.result)
-    }
-
-    fn carry_out(&self, kind: LogIoKind, memory: Memory, in_pieces: bool) -> (Result<u32, Errno>, Memory) {
-        let LogIoKind::Read { offset, len } = kind else {
-            return (Err(Errno::EROFS), memory);
-        };
-        let Some(mut buffer) = memory.into_buffer() else {
-            return (Err(Errno::EINVAL), Memory::None);
-        };
-        let mut read = self.read(&mut buffer, offset);
-        if read.is_err() && in_pieces {
-            // What cannot be read is not there, as for the recovery before.
-            for (at, piece) in (offset..).step_by(PIECE).zip(buffer.chunks_mut(PIECE)) {
-                if self.read(piece, at).is_err() {
-                    piece.fill(0);
-                }
-            }
-            read = Ok(());
-        }
-        let errno = |error: io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-        (read.map(|()| len).map_err(errno), Memory::Own(buffer))
+    pub(super) fn look(&self, arena: &Arc<Arena>, salvage: bool) -> Result<(LogLook<'_>, Recovered), LogError> {
+        LogLook::open(arena, self.size, salvage, |bytes: &mut [u8], offset| {
+            let errno = |error: io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            self.read(bytes, offset).map_err(errno)
+        })
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
@@ -204,9 +160,9 @@ fn read_far(segment: &Segment<Remote>, bytes: &mut [u8], offset: u64) -> io::Res
     Ok(())
 }
 
-fn segment_info(named: &NamedSegment) -> Result<SegmentInfo, Failure> {
+fn segment_info(named: &NamedSegment, volume: &Path) -> Result<SegmentInfo, Failure> {
     let who = Identity::effective();
-    let seen = Core::inspect_segment_beside(&named.volume, who, named.owner_uid(who), &named.name);
+    let seen = Core::inspect_segment_beside(volume, who, named.owner_uid(who), &named.name);
     let seen = named.told("log", seen)?;
     if seen.torn {
         return Err(changing(&named.typed));
@@ -243,7 +199,7 @@ fn refused(typed: &str, error: &io::Error) -> Failure {
 mod tests {
     use std::fs;
 
-    use baio::{Link, Local};
+    use baio::{Link, Local, LogOptions};
 
     use super::*;
 

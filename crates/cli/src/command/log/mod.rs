@@ -11,6 +11,7 @@
 mod area;
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
 use baio_console::target::TypedTarget;
 use baio_engine::Arena;
-use baio_storage::log::{LogAnswer, LogPart, LogRequest, RecordReader};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -162,57 +162,39 @@ fn look_until_sure(area: &Area, arena: &Arc<Arena>, args: &LogArgs) -> Result<Re
 }
 
 fn look(area: &Area, arena: &Arc<Arena>, args: &LogArgs) -> Result<Looked, LogError> {
-    let (mut part, recovered, rot) = match area.look(arena, false) {
-        Ok((part, recovered)) => (part, recovered, None),
+    let (mut log, recovered, rot) = match area.look(arena, false) {
+        Ok((log, recovered)) => (log, recovered, None),
         // What lies behind it is there all the same.
         Err(LogError::Rot { lsn: Lsn(lsn), offset }) => {
-            let (part, recovered) = area.look(arena, true)?;
-            (part, recovered, Some(Rot { lsn, offset }))
+            let (log, recovered) = area.look(arena, true)?;
+            (log, recovered, Some(Rot { lsn, offset }))
         }
         Err(error) => return Err(error),
     };
     let from = args.from.map_or(recovered.head, Lsn);
-    let mut records = read(area, &mut part, from, args)?;
-    let next_lsn = match records.len() as u64 > args.count {
-        true => records.pop().map(|record| record.lsn),
-        false => None,
-    };
+    let previewed = if args.payload.is_some() { PREVIEW_BYTES } else { 0 };
+    let (mut records, mut next_lsn) = (Vec::new(), None);
+    log.records(from, previewed, |record| {
+        if records.len() as u64 == args.count {
+            next_lsn = Some(record.lsn.0);
+            return ControlFlow::Break(());
+        }
+        records.push(Shown {
+            lsn: record.lsn.0,
+            bytes: record.len as u64,
+            ends_group: record.is_last,
+            payload: args.payload.map(|how| how.preview(record.bytes)),
+        });
+        ControlFlow::Continue(())
+    })?;
     Ok(Looked {
         records,
         next_lsn,
         from_lsn: from.0,
         rot,
         in_use: area.in_use.map(User::from),
-        ..Looked::of(&part.usage(), recovered)
+        ..Looked::of(&log.usage(), recovered)
     })
-}
-
-/// So many records as are to be shown, and one more.
-fn read(area: &Area, part: &mut LogPart, from: Lsn, args: &LogArgs) -> Result<Vec<Shown>, LogError> {
-    let previewed = if args.payload.is_some() { PREVIEW_BYTES } else { 0 };
-    let mut reader = RecordReader::new(from).keeping(previewed);
-    let mut records = Vec::new();
-    loop {
-        let from = reader.next_batch();
-        let LogAnswer::Batches(Some(batches)) = area.ask(part, LogRequest::Read { from })? else {
-            return Ok(records);
-        };
-        reader.push(&batches);
-        while let Some(record) = reader.next_record() {
-            records.push(Shown {
-                lsn: record.lsn.0,
-                bytes: record.len as u64,
-                ends_group: record.is_last,
-                payload: args.payload.map(|how| how.preview(record.bytes)),
-            });
-            if records.len() as u64 > args.count {
-                return Ok(records);
-            }
-        }
-        if reader.next_batch() == from {
-            return Ok(records);
-        }
-    }
 }
 
 fn refused(area: &Area, error: LogError) -> Failure {
