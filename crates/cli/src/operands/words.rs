@@ -135,7 +135,10 @@ impl std::error::Error for OperandError {}
 
 /// `; near it is 'lcase'`, or nothing when nothing is near.
 fn hint(word: &str, known: &[&str], behind: &str) -> String {
-    let near = known.iter().map(|other| (distance(word, other), other)).min();
+    let near = known
+        .iter()
+        .map(|other| (strsim::levenshtein(word, other), other))
+        .min();
     match near {
         // More mistakes than a third of the letters make another word.
         Some((mistakes, other)) if mistakes <= word.chars().count() / 3 => {
@@ -145,46 +148,9 @@ fn hint(word: &str, known: &[&str], behind: &str) -> String {
     }
 }
 
-/// Letters to put in, take out or change until one word is the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (from, letter) in one.chars().enumerate() {
-        let mut diagonal = from;
-        let mut left = from + 1;
-        for (column, also) in other.iter().enumerate() {
-            let above = row.get(column + 1).copied().unwrap_or(left);
-            let changed = diagonal + usize::from(letter != *also);
-            if let Some(cell) = row.get_mut(column) {
-                *cell = left;
-            }
-            left = changed.min(above + 1).min(left + 1);
-            diagonal = above;
-        }
-        if let Some(cell) = row.last_mut() {
-            *cell = left;
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mistakes_are_counted() {
-        for (one, other, mistakes) in [
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("swab", "swab", 0),
-            ("swba", "swab", 2),
-            ("lcas", "lcase", 1),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(distance(one, other), mistakes, "{one} {other}");
-        }
-    }
 
     #[test]
     fn only_what_is_near_is_named() {
