@@ -66,7 +66,7 @@ table! {
         "the kernel's own limit, which is higher";
     NowaitAtEnd = "nowait_at_end", "5.16",
         "a read that must not wait distinguishes the end of the file from data that is not in the page cache",
-        "futex_waitv(2), which came with the same kernel: that a read is right once would prove nothing",
+        "futex_waitv(2), which came with the same kernel: one trial read may be right by chance",
         "such a read that ends with nothing is followed by fstat(2)";
     LateEventFd = "late_event_fd", "5.18",
         "an event fd is registered with a ring without waiting for the requests in flight",
@@ -111,7 +111,7 @@ table! {
     NoSqarray = "no_sqarray", "6.6",
         "a ring without the array of indices (`IORING_SETUP_NO_SQARRAY`)",
         "a set-up with the flag",
-        "with it";
+        "the ring has the array";
     Truncate = "truncate", "6.9",
         "a file is truncated by the ring (`IORING_OP_FTRUNCATE`)",
         "`IORING_REGISTER_PROBE`",
