@@ -98,7 +98,7 @@ fn a_terminal_gets_lines_and_sizes_and_one_colour() {
     let lines: Vec<&str> = plain.lines().collect();
     assert_eq!(lines.len(), 3, "{plain}");
     assert!(
-        lines[0].starts_with("baio: create vol#b: no space: asked for 10737418240 bytes (10 GiB), of "),
+        lines[0].starts_with("baio: create vol#b: no space: asked for 10737418240 bytes (10 GiB); "),
         "{plain}"
     );
     assert!(lines[1].starts_with("  needed: 10737418240 bytes (10 GiB) "), "{plain}");
