@@ -5,9 +5,9 @@ use crate::common::{Context, Library};
 
 /// How the lines begin.
 pub(crate) const LINES: [&str; 5] = [
-    "**A flag or a priority**",
+    "**A flag or priority that is refused**",
     "**A poll**",
-    "**A context that is none.**",
+    "**An address that is not a context**",
     "**EINTR.**",
     "**An event fd**",
 ];
@@ -17,7 +17,7 @@ pub(crate) const PIPE: usize = 3;
 pub(crate) const PIPE_END: usize = 4;
 pub(crate) const SOCKET: usize = 5;
 
-/// "A flag or a priority": those that each file knows and each thread may have.
+/// "A flag or priority that is refused": those that each file knows and each thread may have.
 pub(crate) const RW_FLAGS: [i32; 5] = [libc::RWF_DSYNC, libc::RWF_SYNC, 1, 1 << 30, 0x30];
 pub(crate) const PRIORITIES: [i16; 5] = [0, 3, 2 << 13 | 4, 3 << 13, (7_u16 << 13) as i16];
 
@@ -29,7 +29,7 @@ pub(crate) fn poll(result: i64, asked: i16) -> i64 {
     result & i64::from(asked | libc::POLLERR | libc::POLLHUP)
 }
 
-/// "A context that is none": may it be asked for events?
+/// "An address that is not a context": may it be asked for events?
 pub(crate) fn may_take_from_none(library: &Library, context: Context) -> bool {
     library.name == "ours" || context == 0
 }
