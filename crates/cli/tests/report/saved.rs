@@ -153,7 +153,7 @@ fn what_is_shown_fits_a_terminal() {
     for word in [
         "This disk:",
         "4 KiB durable write",
-        "Ours beside",
+        "baio beside",
         "--marks",
         "report.json",
     ] {

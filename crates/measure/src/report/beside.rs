@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::report::marks::Figure;
+use crate::report::numbers::ratio;
 use crate::report::record::{Found, Record, Row};
 
 /// Kinds of peers, and the words that tell one by its name. What has none of them is ours by another way, and no peer.
@@ -69,6 +70,15 @@ pub(super) fn losses<'a>(all: &'a [Beside<'a>]) -> Vec<&'a Found<'a>> {
     let rate = |one: &Found<'_>| one.row.ratio.unwrap_or(1.0);
     worst.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
     worst
+}
+
+/// How much slower ours was, and than whom.
+pub(super) fn how_slow(row: &Row) -> String {
+    let rate = row.ratio.unwrap_or(1.0);
+    match rate < 0.5 {
+        true => format!("{} times slower than {}", ratio(1.0 / rate), row.peer),
+        false => format!("{:.0} % slower than {}", (1.0 - rate) * 100.0, row.peer),
+    }
 }
 
 impl<'a> Counts<'a> {

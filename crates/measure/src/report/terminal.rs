@@ -10,12 +10,11 @@ use baio_console::printable::Printable;
 use unicode_width::UnicodeWidthStr;
 
 use crate::disk;
-use crate::report::beside::{Beside, losses};
+use crate::report::beside::{Beside, how_slow, losses};
 use crate::report::machine::rotational;
-use crate::report::numbers::{duration, ratio};
+use crate::report::numbers::duration;
 use crate::report::record::{Experiment, Machine, Program, Record};
 use crate::report::run::Taken;
-use crate::report::tally::Tally;
 
 mod line;
 mod project;
@@ -28,8 +27,8 @@ const WORST: usize = 6;
 /// Headings, which are loud.
 const DISK: &str = "This disk:";
 const ADVICE: &str = "What follows:";
-const BESIDE: &str = "Ours beside";
-const SLOWER: &str = "Where they are faster:";
+const BESIDE: &str = "baio beside";
+const SLOWER: &str = "Where baio is slower:";
 
 /// How a report is shown.
 #[derive(Clone, Copy)]
@@ -194,7 +193,7 @@ fn beside(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     if once > 0 {
         put(
             out,
-            &format!("  {once} more had one round, which tells nothing: leave --quick out."),
+            &format!("  {once} more were measured once, too little to judge: leave --quick out."),
         )?;
     }
     let worst = losses(&all);
@@ -203,8 +202,7 @@ fn beside(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "{SLOWER}")?;
     for one in worst.iter().take(WORST) {
-        let rate = one.row.ratio.map_or_else(String::new, ratio);
-        let line = format!("  {rate} of {}: {}, {}", one.row.peer, one.name, one.row.what);
+        let line = format!("  {}: {}, {}", how_slow(one.row), one.name, one.row.what);
         writeln!(out, "{}", cut(&line, WIDTH))?;
     }
     match worst.len().saturating_sub(WORST) {
@@ -281,10 +279,7 @@ fn verdict(record: &Record, interrupted: Option<Interrupt>) -> String {
     let mut letters = said.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     let said: String = first.into_iter().chain(letters).collect();
-    format!(
-        "{said}. For the project: {}; --marks shows them.",
-        Tally::of(record).said()
-    )
+    format!("{said}. --marks shows what the project asks of itself.")
 }
 
 fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {

@@ -4,7 +4,7 @@ use super::Room;
 use super::experiment::link;
 use super::markup::{Html, put};
 use crate::disk;
-use crate::report::beside::{Beside, losses};
+use crate::report::beside::{Beside, how_slow, losses};
 use crate::report::machine::facts;
 use crate::report::numbers::{duration, figure, ratio};
 use crate::report::record::{Found, Record};
@@ -164,7 +164,7 @@ fn counts(html: &mut Html, all: &[Beside<'_>]) {
     if all.is_empty() {
         return;
     }
-    html.raw("<section id=\"beside\"><h2>Ours beside the others</h2><table class=\"figures\"><thead>");
+    html.raw("<section id=\"beside\"><h2>baio beside the others</h2><table class=\"figures\"><thead>");
     html.raw("<tr><th><th colspan=3 scope=colgroup class=n>speed<th colspan=3 scope=colgroup class=n>processor a request<tr><th>");
     for heading in ["faster", "same", "slower", "less", "same", "more"] {
         put!(html, "<th scope=col class=n>{}", heading);
@@ -185,13 +185,16 @@ fn counts(html: &mut Html, all: &[Beside<'_>]) {
     html.raw("</table><p class=\"soft\">The same is what the rounds cannot tell apart.");
     let once: usize = all.iter().map(|one| one.speed.once).sum();
     if once > 0 {
-        put!(html, " Of {} more there was one round, which tells nothing.", once);
+        put!(html, " {} more were measured once, which is too little to judge.", once);
     }
     html.raw("</p>");
     let losses = losses(all);
     if !losses.is_empty() {
-        html.raw("<h3>Where they are faster</h3><ul class=\"advice\">");
-        losses.iter().take(WORST).for_each(|one| work(html, one));
+        html.raw("<h3>Where baio is slower</h3><ul class=\"advice\">");
+        losses
+            .iter()
+            .take(WORST)
+            .for_each(|one| work(html, one, &how_slow(one.row)));
         html.raw("</ul>");
     }
     html.raw("</section>");
@@ -228,7 +231,10 @@ fn names(html: &mut Html, all: &[Beside<'_>], room: Room) {
                 put!(html, "<details><summary>{}</summary>", heading);
                 // A link to the list opens it.
                 put!(html, "<ul class=\"works\" id=\"{}\">", list_anchor(at, of, which));
-                list.iter().take(room.rows()).for_each(|one| work(html, one));
+                list.iter().take(room.rows()).for_each(|one| {
+                    let ratio = one.row.ratio.map_or_else(String::new, ratio);
+                    work(html, one, &format!("{ratio} of {}", one.row.peer));
+                });
                 let more = list.len().saturating_sub(room.rows());
                 if more > 0 {
                     put!(html, "<li>and {} more, in <code>report.json</code></li>", more);
@@ -240,9 +246,8 @@ fn names(html: &mut Html, all: &[Beside<'_>], room: Room) {
     html.raw("</section>");
 }
 
-fn work(html: &mut Html, one: &Found<'_>) {
-    let ratio = one.row.ratio.map_or_else(String::new, ratio);
-    put!(html, "<li>{} of {}: ", ratio, one.row.peer);
+fn work(html: &mut Html, one: &Found<'_>, said: &str) {
+    put!(html, "<li>{}: ", said);
     link(html, one.experiment, one.name);
     put!(html, ", {}</li>", one.row.what);
 }
