@@ -51,41 +51,45 @@ macro_rules! experiments {
 }
 
 pub(super) const EXPERIMENTS: &[Experiment] = experiments! {
-    "disk" OnTarget this_disk::run: "the disk alone: reads at random and in order, durable writes, MB/s; and what they advise"
-    "segments" Always main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
-    "mixed-paths" Always mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
-    "random-read" OnTarget versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
-    "random-write" Always versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
+    "disk" OnTarget this_disk::run: "the disk alone: random and sequential reads, durable writes, reads from baio's cache; and advice"
+    "segments" Always main_job::run: "a file is copied into a segment and back; a second user is refused access to it"
+    "mixed-paths" Always mixed_paths::run: "direct and cached requests on the same data: does each read return what was written last?"
+    "random-read" OnTarget versus::random_read: "4 KiB random direct reads of a file and of a segment, by each backend of baio, against fio"
+    "random-write" Always versus::random_write:
+        "4 KiB random direct writes, 64 in flight, to one file: against eight files, and against fio"
     "cached-reads" OnTarget versus::cached_reads:
-        "random reads through our own cache, nothing cached: against the kernel's and against direct ones"
+        "random reads through baio's cache, empty at first: against the kernel's cache, and against direct reads"
     "sequential-reads" OnTarget versus::sequential_reads:
-        "reads in order through our own cache, one at a time and many: against the kernel's and direct ones"
-    "cache-hits" Always versus::cache_hits: "4 KiB reads that our own cache answers, against a loop of pread"
-    "durable-writes" Always versus::durable_writes: "durable writes through our own cache, against the kernel's and against direct ones"
+        "sequential reads through baio's cache, one or 64 in flight: against the kernel's cache, and direct reads"
+    "cache-hits" Always versus::cache_hits: "4 KiB reads of what is in baio's cache, against pread of what is in the kernel's"
+    "durable-writes" Always versus::durable_writes:
+        "durable writes through baio's cache: against the kernel's cache, and against direct writes"
     "plain-writes" Always versus::plain_writes:
-        "plain random writes through our own cache and one sync, against ext4 with as much memory"
+        "random writes through baio's cache and one sync at the end, against ext4 with as much memory"
     "aio-stress-table" Always streaming::table:
-        "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones"
+        "64 KiB reads and writes like those of aio-stress: through baio's cache, the kernel's cache, and direct"
     "streaming-figures" Always streaming::figures:
-        "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache"
+        "random reads and O_SYNC writes of 4 to 64 KiB: through baio's cache, the kernel's cache, and direct"
     "page-cleaners" Always page_cleaners::run:
-        "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones"
+        "transactions on a buffer pool: one asynchronous writer of dirty pages, against 1 to 64 blocking threads"
     "service" Always versus::service:
         "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
     "broker" Always brokers::run:
-        "4 KiB random direct reads of a segment by a broker, against the same volume in the caller's process"
-    "posted-writes" Always posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
-    "buffered-writes" Always buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
-    "buffered-reads" Always versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
-    "one-queue" Always one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
+        "4 KiB random direct reads of a segment through a broker, against a volume open in the caller's process"
+    "posted-writes" Always posted_writes::run:
+        "a thousand writes submitted at once: does the call wait for a slow device? How late is each known to be complete?"
+    "buffered-writes" Always buffered_writes::run:
+        "64 KiB writes through the kernel's cache: does the submitting call block, and how many threads are needed?"
+    "buffered-reads" Always versus::buffered_reads: "4 KiB reads of what is in the kernel's cache, against a loop of pread"
+    "one-queue" Always one_queue::run: "one thread waits for a pipe and a disk in one queue, against blocking threads"
     "pipelining" Always pipelining::run:
-        "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
-    "request-size" OnTarget request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
-    "drop-ins" Always drop_ins::run: "fio, unchanged, on our libaio and our POSIX AIO, against the originals"
-    "batches" OnTarget versus::batches: "random direct reads, 1 to 64 handed over by a call"
+        "8 KiB requests, each followed by processing: against one caller that blocks, and against threads"
+    "request-size" OnTarget request_size::run: "a file read in sequence by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
+    "drop-ins" Always drop_ins::run: "fio, unchanged, on baio's libraries for libaio and POSIX AIO, against the original ones"
+    "batches" OnTarget versus::batches: "4 KiB random direct reads, 1 to 64 of them submitted by one call, against fio"
     "log-appends" Always log_appends::run:
-        "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
-    "volume-scale" OnRequest volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
+        "small durable records: appended to baio's log, against a thread that writes and syncs them"
+    "volume-scale" OnRequest volume_scale::run: "a sparse volume of 4 TiB with many segments: the time of opens and creates, and the memory"
 };
 
 /// What each is called.

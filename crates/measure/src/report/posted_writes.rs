@@ -67,7 +67,7 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         };
         // The one that the seed complains of is shown and has no mark.
         let (name, mark) = match backend {
-            "aio" => ("aio (io_submit, the complaint itself)", None),
+            "aio" => ("aio (io_submit)", None),
             backend => (backend, Some(Mark::at_most(Figure::SubmitP999, 1.5))),
         };
         let at = |delay: Duration| format!("{name}, {} ms", delay.as_millis());

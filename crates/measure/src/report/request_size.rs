@@ -133,14 +133,13 @@ impl Reading<'_> {
     }
 
     fn compare(&self, size: u64, curves: &mut Vec<(String, Curve)>, findings: &mut Findings) -> Result<(), Failure> {
-        let whose = if size < DOCUMENTS { " (not in the document)" } else { "" };
         let block = if size < KIB {
             format!("{size} bytes")
         } else {
             format!("{} KiB", size / KIB)
         };
         let ours = self.side(
-            &format!("blocks of {block}{whose}, baio dd, {DEPTH} in flight"),
+            &format!("blocks of {block}, baio dd, {DEPTH} in flight"),
             size,
             true,
             Some(DEPTH),
