@@ -471,7 +471,7 @@ pub(crate) fn an_engine_dropped_in_flight_corrupts_nothing(bench: &Bench) -> Cas
         arena_bytes: 2 * READS as usize * LEN,
         ..Bench::config()
     };
-    for round in 0..10 {
+    for round in 0..4 {
         let mut engine = bench.engine_with(&config);
         let arena = engine.arena().clone();
         let all = arena.free_bytes();

@@ -5,3 +5,4 @@ mod every_crate_asks;
 mod links_of_pages;
 mod long_functions;
 mod sources;
+mod stories_by_name;
