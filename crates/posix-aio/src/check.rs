@@ -5,11 +5,16 @@
 
 #![allow(unsafe_code)]
 
+use std::io::IoSliceMut;
 use std::os::fd::RawFd;
 
 use baio_engine::Errno;
 use baio_engine::shared::What;
+use baio_process::descriptor;
+use baio_process::kernel::{self, Feature};
 use baio_shim::file::File;
+use rustix::fs::MemfdFlags;
+use rustix::io::ReadWriteFlags;
 
 use crate::abi::{Aiocb, operation};
 
@@ -19,7 +24,7 @@ const PRIORITY_MAX: i32 = 20;
 const TRANSFER_MAX: usize = 0x7fff_f000;
 /// No memory is so long: a call with it fails before it moves anything.
 const MEMORY_MAX: usize = 1 << 47;
-/// Linux 6.18: who writes to a pipe without a reader gets no SIGPIPE. glibc's threads have it blocked.
+/// `RWF_NOSIGNAL`, include/uapi/linux/fs.h: who writes to a pipe without a reader gets no SIGPIPE. glibc's threads have it blocked.
 const NO_SIGNAL: i32 = 0x100;
 
 pub(crate) enum Checked {
@@ -79,7 +84,7 @@ pub(crate) unsafe fn request(object: *const Aiocb, opcode: i32) -> Checked {
             pointer: buffer,
             len,
             offset,
-            flags: NO_SIGNAL,
+            flags: 0,
         }
     } else {
         What::Read {
@@ -89,6 +94,35 @@ pub(crate) unsafe fn request(object: *const Aiocb, opcode: i32) -> Checked {
             flags: 0,
         }
     })
+}
+
+/// Does this kernel know how to write without SIGPIPE? It knows the flag for all files or for none, and for reads too (`kiocb_set_rw_flags`,
+/// include/linux/fs.h). So this reads: a write might meet a limit of file sizes, and raise SIGXFSZ.
+pub(crate) fn knows_no_signal() -> bool {
+    kernel::tried(Feature::NoSignal, || {
+        let Ok(memory) = descriptor::memory("baio", MemfdFlags::empty()) else {
+            return false;
+        };
+        let flags = ReadWriteFlags::from_bits_retain(NO_SIGNAL as u32);
+        rustix::io::preadv2(memory, &mut [IoSliceMut::new(&mut [0])], 0, flags).is_ok()
+    })
+}
+
+/// The call as this file takes it. Only a stream can raise SIGPIPE. A socket has no offset, and glibc ignores what the request says: the kernel
+/// would refuse it, and by the next try the number may be another file's.
+pub(crate) fn on_its_file(mut what: What, file: Option<File>, knows_no_signal: bool) -> What {
+    let Some(file) = file else { return what };
+    if let What::Read { offset, .. } | What::Write { offset, .. } = &mut what {
+        if file.kind() == libc::S_IFSOCK {
+            *offset = 0;
+        }
+    }
+    if let What::Write { flags, .. } = &mut what {
+        if knows_no_signal && file.is_stream() {
+            *flags = NO_SIGNAL;
+        }
+    }
+    what
 }
 
 /// What the system says of a call that cannot succeed; it moves nothing.
@@ -135,4 +169,51 @@ pub(crate) fn is_open(fd: RawFd) -> bool {
 /// Does a write to this always end? Not to a pipe that nobody reads.
 pub(crate) fn ends(fd: RawFd) -> bool {
     File::of(fd).is_none_or(|file| !file.is_stream())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// The offset and the flags of a write at 7.
+    fn written(fd: RawFd, knows_no_signal: bool) -> (u64, i32) {
+        // SAFETY: zeros are a request.
+        let mut one: Aiocb = unsafe { std::mem::zeroed() };
+        let mut byte = 0_u8;
+        (one.fd, one.buffer, one.bytes, one.offset) = (fd, &raw mut byte, 1, 7);
+        // SAFETY: it is a request, and its byte is here.
+        let Checked::Good(what) = (unsafe { request(&raw const one, operation::WRITE) }) else {
+            panic!("it is good");
+        };
+        match on_its_file(what, File::of(fd), knows_no_signal) {
+            What::Write { offset, flags, .. } => (offset, flags),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A kernel that does not know the flag refuses the write, and by the next try the program may have closed the file.
+    #[test]
+    fn only_a_stream_is_written_with_a_flag() {
+        let regular = tempfile::tempfile().unwrap();
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let (_end, pipe) = rustix::pipe::pipe().unwrap();
+        assert_eq!(written(regular.as_raw_fd(), true), (7, 0));
+        assert_eq!(written(socket.as_raw_fd(), true), (0, NO_SIGNAL));
+        assert_eq!(written(pipe.as_raw_fd(), true), (7, NO_SIGNAL));
+        for stream in [socket.as_raw_fd(), pipe.as_raw_fd()] {
+            assert_eq!(written(stream, false).1, 0);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_knows_the_flag_is_found_to() {
+        let release = rustix::system::uname().release().to_str().unwrap().to_owned();
+        let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let takes_it = version >= (6, 18) && !kernel::is_taken_away(Feature::NoSignal);
+        assert_eq!(knows_no_signal(), takes_it, "{release}");
+    }
 }

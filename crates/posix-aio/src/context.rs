@@ -41,6 +41,7 @@ pub(crate) struct Context {
     /// What those sleep on who do not lead.
     epoch: AtomicU32,
     broken: AtomicBool,
+    knows_no_signal: bool,
     pub(crate) helper: Helper,
 }
 
@@ -113,6 +114,7 @@ impl Context {
             state: Mutex::new(state),
             epoch: AtomicU32::new(0),
             broken: AtomicBool::new(false),
+            knows_no_signal: check::knows_no_signal(),
             helper: Helper::default(),
         }))
     }
@@ -191,7 +193,7 @@ impl Context {
         let file = File::of(fd);
         let mut state = self.lock();
         let what = match checked {
-            Checked::Good(what) => what,
+            Checked::Good(what) => check::on_its_file(what, file, self.knows_no_signal),
             Checked::Bad(errno) => {
                 if group != NONE {
                     state.requests.fail_in(group);

@@ -286,14 +286,9 @@ impl Requests {
                 place.again += 1;
                 again = true;
             } else if raw == -Errno::ESPIPE.raw() {
-                // A socket, which has no offset: as with read(2) it is forgotten.
+                // A socket that was not known to be one: as with read(2) its offset is forgotten.
                 if let What::Read { offset, .. } | What::Write { offset, .. } = &mut request.call.what {
                     again = std::mem::take(offset) != 0;
-                }
-            } else if raw == -Errno::EOPNOTSUPP.raw() {
-                // An older kernel, which knows no way to write without SIGPIPE.
-                if let What::Write { flags, .. } = &mut request.call.what {
-                    again = std::mem::take(flags) != 0;
                 }
             }
             if again && !request.has_its_file() {

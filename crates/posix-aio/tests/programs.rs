@@ -19,8 +19,8 @@ fn run(program: &Path, story: &str, preload: Option<&Path>, file: &Path) -> Outp
 }
 
 /// The stories of `straits.c`; all others are in `programs.c`.
-const STRAITS: [&str; 10] = [
-    "waiters", "led", "little", "seccomp", "closed", "streams", "nested", "jump", "remade", "lent",
+const STRAITS: [&str; 12] = [
+    "waiters", "led", "little", "seccomp", "closed", "streams", "nested", "jump", "remade", "lent", "blind", "socket",
 ];
 
 fn of(story: &str) -> PathBuf {
@@ -102,6 +102,11 @@ fn without_io_uring_glibc_does_it() {
 }
 
 #[test]
+fn without_statx_requests_find_their_files() {
+    story("blind");
+}
+
+#[test]
 fn few_descriptors_and_little_memory_do() {
     story("little");
 }
@@ -136,6 +141,11 @@ fn story_of_ours(name: &str) {
 #[test]
 fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
     story_of_ours("remade");
+}
+
+#[test]
+fn a_write_to_a_socket_outlives_its_descriptor() {
+    story_of_ours("socket");
 }
 
 #[test]

@@ -101,25 +101,50 @@ static void story_little(int fd)
 	round_trip(fd);
 }
 
-static void story_seccomp(int fd)
+/* From now on these system calls fail. */
+static void forbid(unsigned lowest, unsigned highest, unsigned error)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, lowest, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, highest, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
-	struct aiocb one, *list[] = { &one };
 
 	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+}
+
+static void story_seccomp(int fd)
+{
+	struct aiocb one, *list[] = { &one };
+
+	/* The three calls of io_uring. */
+	forbid(425, 427, EPERM);
 	round_trip(fd);
 	one = request(fd, 0, 4096, bytes);
 	MUST(lio_listio(LIO_WAIT, list, 1, NULL) == 0 && aio_return(&one) == 4096);
 	MUST(aio_fsync(O_SYNC, &one) == 0 && wait_for(&one) == 0);
 	MUST(aio_cancel(fd, NULL) == AIO_ALLDONE);
+}
+
+/* Where statx(2) is forbidden the library knows its files all the same. */
+static void story_blind(int fd)
+{
+	static const unsigned errors[] = { ENOSYS, EPERM };
+	struct aiocb one;
+	int ends[2], at;
+
+	for (at = 0; at < 2; at++) {
+		forbid(SYS_statx, SYS_statx, errors[at]);
+		round_trip(fd);
+		MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+		one = request(ends[1], 7, 1, bytes);
+		MUST(aio_write(&one) == 0 && wait_for(&one) == 1);
+		MUST(close(ends[0]) == 0 && close(ends[1]) == 0);
+	}
 }
 
 /* The ring's descriptor among them. */
@@ -285,6 +310,30 @@ static void story_jump(int fd)
 	MUST(write(first[1], "x", 1) == 1 && wait_for(&below) == 1);
 }
 
+/*
+ * A write to a socket has begun when aio_write returns, whatever its offset and whoever moves results: closing the socket harms it no more.
+ * Ours alone: glibc's thread may come later.
+ */
+static void story_socket(int fd)
+{
+	struct aiocb never, one;
+	pthread_t leader;
+	int ends[2], round;
+	char got;
+
+	(void)fd;
+	MUST(pipe(first) == 0);
+	never = request(first[0], 0, 1, letter);
+	MUST(aio_read(&never) == 0 && pthread_create(&leader, NULL, suspends, &never) == 0);
+	for (round = 0; round < 500; round++) {
+		MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+		one = request(ends[1], 7, 1, bytes);
+		MUST(aio_write(&one) == 0 && close(ends[1]) == 0);
+		MUST(wait_for(&one) == 1 && read(ends[0], &got, 1) == 1 && close(ends[0]) == 0);
+	}
+	MUST(write(first[1], "n", 1) == 1 && pthread_join(leader, NULL) == 0 && aio_return(&never) == 1);
+}
+
 static int another;
 
 static void *writes_and_goes(void *one)
@@ -340,7 +389,7 @@ int main(int count, char **arguments)
 		{ "waiters", story_waiters }, { "led", story_led }, { "little", story_little },
 		{ "seccomp", story_seccomp }, { "closed", story_closed }, { "streams", story_streams },
 		{ "nested", story_nested }, { "jump", story_jump }, { "remade", story_remade },
-		{ "lent", story_lent }, { NULL, NULL },
+		{ "lent", story_lent }, { "blind", story_blind }, { "socket", story_socket }, { NULL, NULL },
 	};
 
 	return tell(stories, count, arguments);

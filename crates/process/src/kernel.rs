@@ -128,6 +128,10 @@ table! {
         "lists of registered memory (`IORING_OP_READV_FIXED`, `IORING_OP_WRITEV_FIXED`)",
         "`IORING_REGISTER_PROBE`",
         "lists go unregistered";
+    NoSignal = "no_signal", "6.18",
+        "a write to a pipe or socket without readers raises no signal (`RWF_NOSIGNAL`)",
+        "preadv2(2) with it, of memory, when the library for POSIX AIO makes its ring",
+        "such a write may raise SIGPIPE";
 }
 
 /// Each line that was found lacking, or taken away where it would be used, by its place in the table.
@@ -277,8 +281,8 @@ mod tests {
             lines_of("truncate, cachestat"),
             bits(&[Feature::Truncate, Feature::Cachestat])
         );
-        assert_eq!(lines_of("as on 6.14"), bits(&[Feature::RegisteredLists]));
-        assert_eq!(lines_of("as on 6.15"), Ok(0));
+        assert_eq!(lines_of("as on 6.15"), bits(&[Feature::NoSignal]));
+        assert_eq!(lines_of("as on 6.18"), Ok(0));
         let old = lines_of("as on 5.15").unwrap();
         assert_eq!(old & Feature::BoundedWorkers.bit(), 0);
         assert_ne!(old & Feature::LateEventFd.bit(), 0);

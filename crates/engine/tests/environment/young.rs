@@ -1,5 +1,6 @@
-//! Each system call, flag and registration that we use and that is younger than Linux 5.4, as a filter sees it, and what refuses it: the
-//! kernel, a container or a policy. What no filter sees, operations and set-up flags of a ring, are lines of `kernel::TABLE`.
+//! Each system call, flag and registration that the engine uses and that is younger than Linux 5.4, as a filter sees it, and what refuses it:
+//! the kernel, a container or a policy. What no filter sees, operations and set-up flags of a ring, are lines of `kernel::TABLE`. What only the
+//! drop-in libraries use is refused in their own tests.
 
 #![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
 
