@@ -5,6 +5,8 @@
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use baio_engine::Errno;
+use baio_process::kernel::{self, Feature};
+use rustix::fs::{Mode, OFlags};
 
 /// `F_DUPFD_QUERY`, include/uapi/linux/fcntl.h: Linux 6.10.
 const DUPFD_QUERY: libc::c_int = 1027;
@@ -40,16 +42,35 @@ pub(crate) fn duplicate(fd: RawFd) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(own) })
 }
 
-/// Are these two descriptors of one description? No, where the kernel does not say.
-pub(crate) fn are_one(one: RawFd, two: RawFd) -> bool {
-    match fcntl(one, DUPFD_QUERY, libc::c_long::from(two)) {
-        Ok(same) => same == 1,
-        Err(Errno::EBADF) => false,
-        Err(_) => {
-            let own = std::process::id();
-            // SAFETY: no memory is involved.
-            let told = told(unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, two) });
-            told == Ok(0)
-        }
+/// Are these two descriptors of one description? None, where the kernel does not say.
+pub(crate) fn are_one(one: RawFd, two: RawFd) -> Option<bool> {
+    let mut answer = Err(Errno::ENOSYS);
+    kernel::tried(Feature::SameFile, || {
+        answer = fcntl(one, DUPFD_QUERY, libc::c_long::from(two));
+        // What an older kernel says of every command that it does not know.
+        answer != Err(Errno::EINVAL)
+    });
+    match answer {
+        Ok(same) => return Some(same == 1),
+        Err(Errno::EBADF) => return Some(false),
+        // An older kernel, or a policy.
+        Err(_) => {}
     }
+    let own = std::process::id();
+    // SAFETY: no memory is involved.
+    let order = told(unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, two) });
+    order.ok().map(|order| order == 0)
+}
+
+/// The number that the kernel gives each event fd (`eventfd-id` in proc_pid_fdinfo(5), Linux 5.2); another has it only when all descriptors of
+/// this one are closed. None for other files, and where there is no /proc.
+pub(crate) fn event_fd_id(fd: RawFd) -> Option<u32> {
+    // Not /proc/self: a thread may have descriptors of its own.
+    let path = format!("/proc/thread-self/fdinfo/{fd}");
+    let file = baio_process::descriptor::open(path, OFlags::RDONLY, Mode::empty()).ok()?;
+    let mut text = [0; 512];
+    let len = rustix::io::read(&file, &mut text).ok()?;
+    let text = std::str::from_utf8(&text[..len]).ok()?;
+    let id = text.lines().find_map(|line| line.strip_prefix("eventfd-id:"))?;
+    id.trim().parse().ok()
 }

@@ -5,22 +5,51 @@
 //! file. So a request holds a duplicate, made when it is submitted. Requests share one, and so do the next ones: making it costs more than
 //! all the rest of a request that ends at once. But one more descriptor of the program's event fd keeps an epoll(7) entry for it alive. So
 //! the helper gives back what nobody has used for a while.
+//!
+//! Where nothing says whether a number is still the same event fd's, its next request has a duplicate of its own, and only so many have one.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use baio_engine::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::descriptor;
+
 /// Unused ones that are kept at most.
 const KEPT_MAX: usize = 8;
+
+/// Duplicates at most of numbers of which nothing says whose they are: the program's descriptors are not for us to use up.
+const UNSURE_MAX: usize = 64;
 
 /// By the numbers that requests came with.
 #[derive(Default)]
 pub(crate) struct EventFds {
-    known: Vec<(RawFd, Arc<OwnedFd>)>,
+    known: Vec<Known>,
+    /// Those that requests have, and of which nothing says whether their number was still theirs when the next request came.
+    unsure: Vec<Weak<OwnedFd>>,
     /// How often one was asked for.
     uses: u32,
+}
+
+struct Known {
+    number: RawFd,
+    own: Arc<OwnedFd>,
+    /// Once it was looked at. It stays the same as long as this is kept.
+    id: Option<u32>,
+}
+
+impl Known {
+    /// Does its number still stand for it? None, where nothing says so.
+    fn has_its_number(&mut self) -> Option<bool> {
+        let own = self.own.as_raw_fd();
+        let told = descriptor::are_one(self.number, own);
+        if told.is_some() {
+            return told;
+        }
+        self.id = self.id.or_else(|| descriptor::event_fd_id(own));
+        self.id.map(|id| descriptor::event_fd_id(self.number) == Some(id))
+    }
 }
 
 impl EventFds {
@@ -31,14 +60,20 @@ impl EventFds {
     pub(crate) fn of(&mut self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         self.uses = self.uses.wrapping_add(1);
         let number = RawFd::try_from(number).map_err(|_| Errno::EBADF)?;
-        let known = self.known.iter().position(|(its, _)| *its == number);
-        if let Some(at) = known {
-            let (_, own) = &self.known[at];
-            if crate::descriptor::are_one(number, own.as_raw_fd()) {
-                return Ok(own.clone());
+        if let Some(at) = self.known.iter().position(|known| known.number == number) {
+            let told = self.known[at].has_its_number();
+            if told == Some(true) {
+                return Ok(self.known[at].own.clone());
             }
             // Its requests keep it.
-            self.known.swap_remove(at);
+            let left = self.known.swap_remove(at);
+            if told.is_none() {
+                self.unsure.push(Arc::downgrade(&left.own));
+            }
+        }
+        self.unsure.retain(|left| left.strong_count() > 0);
+        if self.unsure.len() >= UNSURE_MAX {
+            return Err(Errno::EAGAIN);
         }
         if self.unused().count() >= KEPT_MAX {
             self.give_back();
@@ -51,17 +86,21 @@ impl EventFds {
             other => Err(other),
         });
         let own = Arc::new(made?);
-        self.known.push((number, own.clone()));
+        self.known.push(Known {
+            number,
+            own: own.clone(),
+            id: None,
+        });
         Ok(own)
     }
 
     fn unused(&self) -> impl Iterator<Item = &OwnedFd> {
-        let all = self.known.iter().map(|(_, own)| own);
+        let all = self.known.iter().map(|known| &known.own);
         all.filter(|own| Arc::strong_count(own) == 1).map(Arc::as_ref)
     }
 
     fn give_back(&mut self) {
-        self.known.retain(|(_, own)| Arc::strong_count(own) > 1);
+        self.known.retain(|known| Arc::strong_count(&known.own) > 1);
     }
 
     /// If any is kept that no request uses: how often one was asked for so far.
@@ -78,7 +117,7 @@ impl EventFds {
 }
 
 fn duplicate(number: RawFd) -> Result<OwnedFd, Errno> {
-    let own = crate::descriptor::duplicate(number).map_err(|errno| match errno {
+    let own = descriptor::duplicate(number).map_err(|errno| match errno {
         Errno::EMFILE => Errno::EAGAIN,
         other => other,
     })?;
@@ -121,6 +160,10 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "../../engine/tests/environment/filter.rs"]
+mod filter;
 
 #[cfg(test)]
 mod tests {
@@ -172,6 +215,63 @@ mod tests {
             drop(fds.of(one.as_raw_fd() as u32).unwrap());
         }
         assert!(fds.unused().count() <= KEPT_MAX);
+    }
+
+    /// In a thread of its own, where `F_DUPFD_QUERY` and kcmp(2) are refused, as in a container on Linux before 6.10, and so are these.
+    fn where_nothing_compares(refused: &[libc::c_long], story: impl FnOnce() + Send) {
+        let filtered = || {
+            let query = filter::Which::Argument(1, 1027);
+            filter::forbid_some(&[(libc::SYS_fcntl, query)], Errno::EINVAL.raw());
+            filter::forbid(&[libc::SYS_kcmp], Errno::EPERM.raw());
+            filter::forbid(refused, Errno::ENOENT.raw());
+            story();
+        };
+        std::thread::scope(|scope| scope.spawn(filtered).join().unwrap());
+    }
+
+    #[test]
+    fn requests_share_a_duplicate_where_only_proc_tells() {
+        where_nothing_compares(&[], || {
+            let mut fds = EventFds::default();
+            let eventfd = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+            let (mut one, two) = (eventfd(), eventfd());
+            let number = one.as_raw_fd() as u32;
+            let first = fds.of(number).unwrap();
+            for _ in 0..100 {
+                assert!(Arc::ptr_eq(&first, &fds.of(number).unwrap()), "it is the same event fd");
+            }
+            rustix::io::dup2(&two, &mut one).unwrap();
+            let second = fds.of(number).unwrap();
+            assert!(!Arc::ptr_eq(&first, &second), "the number is another event fd's by now");
+            drop(two);
+            rustix::io::dup2(tempfile::tempfile().unwrap(), &mut one).unwrap();
+            assert_eq!(fds.of(number).unwrap_err(), Errno::EINVAL);
+        });
+    }
+
+    #[test]
+    fn where_nothing_tells_few_requests_have_a_duplicate() {
+        #[cfg(target_arch = "x86_64")]
+        const OPEN: &[libc::c_long] = &[libc::SYS_openat, libc::SYS_open];
+        #[cfg(not(target_arch = "x86_64"))]
+        const OPEN: &[libc::c_long] = &[libc::SYS_openat];
+        where_nothing_compares(OPEN, || {
+            let mut fds = EventFds::default();
+            let one = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+            let number = one.as_raw_fd() as u32;
+            let mut have: Vec<_> = (0..UNSURE_MAX).map(|_| fds.of(number).unwrap()).collect();
+            assert_eq!(fds.of(number).unwrap_err(), Errno::EAGAIN);
+            assert_eq!(fds.of(number).unwrap_err(), Errno::EAGAIN);
+            // One request ends, and another may have what it had.
+            have.pop();
+            have.push(fds.of(number).unwrap());
+            assert_eq!(fds.of(number).unwrap_err(), Errno::EAGAIN);
+            // Nobody has any: they do not count.
+            have.clear();
+            for _ in 0..2 * UNSURE_MAX {
+                drop(fds.of(number).unwrap());
+            }
+        });
     }
 
     #[test]

@@ -116,6 +116,10 @@ table! {
         "a file is truncated by the ring (`IORING_OP_FTRUNCATE`)",
         "`IORING_REGISTER_PROBE`",
         "a thread beside the ring does it, and a cancel comes too late for it";
+    SameFile = "same_file", "6.10",
+        "whether two descriptors are one open file (`F_DUPFD_QUERY`)",
+        "fcntl(2), when a request of libaio names an event fd",
+        "kcmp(2); where a policy forbids it, the number of the event fd in /proc; without /proc a duplicate for each request, and the kernel's own AIO when 64 are in use";
     AtomicWrites = "atomic_writes", "6.11",
         "how much a device writes whole or not at all (`STATX_WRITE_ATOMIC`)",
         "statx(2), by `baio doctor`",

@@ -68,6 +68,10 @@ const THROUGH_PROC: &[(&str, &str)] = &[
         "engine/src/file/open.rs",
         "a second description of the same inode; by its path without",
     ),
+    (
+        "libaio/src/descriptor.rs",
+        "which event fd this is, where the system calls that say it are refused; at most 64 duplicates without",
+    ),
     ("measure/src/report/brokers.rs", "the threads of another process"),
     ("measure/src/report/machine.rs", "what the machine is"),
     ("measure/src/report/memory_cgroup.rs", "where the control groups are"),
