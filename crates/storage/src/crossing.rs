@@ -109,7 +109,7 @@ pub(crate) struct CutOff {
 /// What a lane tells the table.
 #[derive(Debug)]
 pub(crate) enum ToTable {
-    /// What an operation waits for ([`ToLane::Await`]).
+    /// What an operation waits for.
     HasCome { operation: SlotKey },
     /// The cache has made safe and let go of what an operation asked it to, or cannot; by the tag of the operation.
     Uncached { tag: u64, ended: Result<(), Fault> },

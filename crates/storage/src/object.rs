@@ -309,9 +309,10 @@ impl Objects {
         self.get(handle).map(|object| object.line)
     }
 
-    /// Is a log open on a handle's file or segment, by whatever handle?
+    /// Is a log open on a handle's file or segment, by whatever handle, or claimed for one elsewhere?
+    #[inline]
     pub(crate) fn has_log(&self, handle: Handle) -> bool {
-        self.get(handle).is_some_and(|object| self.lines.has_log(object.line))
+        self.lines.have_logs() && self.get(handle).is_some_and(|object| self.lines.has_log(object.line))
     }
 
     /// The same of a segment.

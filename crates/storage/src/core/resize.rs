@@ -30,10 +30,15 @@ impl Core {
         if who.uid != 0 && who.uid != Identity::effective().uid {
             return Err(Error::new("resize", name, Fault::Access { uid: who.uid }));
         }
-        if self.table.freeze.is_wanted() {
-            return Err(Error::new("resize", name, Fault::from(Errno::EBUSY)));
-        }
-        while self.table.is_at_work() {
+        loop {
+            // A turn may begin a freeze that waited for another.
+            if self.table.freeze.is_wanted() {
+                self.lane.note_what_waits();
+                return Err(Error::new("resize", name, Fault::from(Errno::EBUSY)));
+            }
+            if !self.table.is_at_work() {
+                break;
+            }
             self.turn(Wait::one())?;
         }
         self.lane.note_what_waits();

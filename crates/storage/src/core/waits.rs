@@ -27,6 +27,8 @@ impl Core {
         is_told |= self.lane.turn_logs();
         // Nor over wakers that were collected since the last turn; once, if nobody takes them.
         is_told |= self.pass_on();
+        // Nor over a stillness that this very turn has brought about.
+        is_told |= self.lane.has_become_awaited() || self.table.is_still_at_last();
         let fired = self.lane.fired.len() + self.table.fired.len();
         is_told |= fired > self.fired_known;
         self.fired_known = fired;

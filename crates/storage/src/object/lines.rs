@@ -27,6 +27,8 @@ pub(super) struct Lines {
     lines: Vec<Line>,
     free: Vec<u32>,
     of: BTreeMap<Thing, u32>,
+    /// How many have a log: mostly none, and then nobody need look.
+    with_log: u32,
 }
 
 impl Lines {
@@ -70,18 +72,25 @@ impl Lines {
         line.handles -= 1;
         if line.handles == 0 {
             let thing = line.thing;
+            self.set_log(number, false);
             self.free.push(number);
             self.forget(thing, number);
         }
     }
 
-    /// Is a log open on it?
+    /// Is a log open on it, or has somebody a claim for one elsewhere?
     pub(super) fn has_log(&self, number: u32) -> bool {
         self.lines[number as usize].has_log
     }
 
+    #[inline]
+    pub(super) fn have_logs(&self) -> bool {
+        self.with_log > 0
+    }
+
     pub(super) fn set_log(&mut self, number: u32, has_log: bool) {
-        self.lines[number as usize].has_log = has_log;
+        let had = std::mem::replace(&mut self.lines[number as usize].has_log, has_log);
+        self.with_log = self.with_log + u32::from(has_log) - u32::from(had);
     }
 
     /// The same of a segment, by the place of its inode.

@@ -2,6 +2,7 @@
 //! writes has landed; and that log takes no more of an arena than it may.
 
 use baio_engine::{Arena, Wait};
+use baio_storage::cache::CacheOptions;
 use baio_storage::log::{LogOptions, LogPart, Salt};
 use baio_storage::{Access, Core, Error, Fault, Handle, Mode, ResizeOptions, SegmentOp, SegmentRequest};
 
@@ -144,4 +145,21 @@ fn a_log_takes_no_more_of_an_arena_than_it_may() {
         let taken = taken(Some(most));
         assert!(taken <= most + slack && taken > most / 4, "{taken} of {most}");
     }
+}
+
+/// It would be changed in place, and written over that log by the cache.
+#[test]
+fn no_page_is_pinned_where_somebody_has_a_claim() {
+    let (mut core, handle) = with_segment();
+    core.use_cache(&CacheOptions::of_size(512 << 10)).unwrap();
+    let claim = core.claim_log(handle).unwrap();
+    for page in [0, 5] {
+        assert!(has_log(core.pin_now(handle, page).map(|_| ())));
+        assert!(has_log(core.pin_new_now(handle, page, 0).map(|_| ())));
+        assert!(has_log(core.pin_there(handle, page).map(|_| ())));
+    }
+    core.close_handle(claim.handle);
+    let pin = core.pin_now(handle, 5).unwrap();
+    core.unpin(pin);
+    core.close().unwrap();
 }

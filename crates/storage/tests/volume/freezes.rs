@@ -225,6 +225,19 @@ impl Busy {
 }
 
 #[test]
+fn a_write_that_the_device_has_ends_before_it_is_frozen() {
+    let (mut core, _disk) = volume();
+    create(&mut core, "data", 1 << 20);
+    let handle = open_write(&mut core, "data");
+    // It takes longer than a flush.
+    let request = harness::write_request(&core, handle, 0, &vec![1; 1 << 20]);
+    let ticket = harness::start(&mut core, request);
+    turn_for(&mut core, 1000);
+    freeze(&mut core);
+    assert!(is_done(&mut core, ticket));
+}
+
+#[test]
 fn a_copy_made_meanwhile_has_everything_that_was_completed() {
     for seed in 0..40 {
         let (core, disk) = cached_volume();
@@ -564,4 +577,56 @@ fn a_segment_that_is_going_keeps_nobody_from_freezing() {
         answer(&mut core, &delete).unwrap();
         core.close().unwrap();
     }
+}
+
+/// A freeze that waited for another begins while the resize turns the core.
+#[test]
+fn a_volume_does_not_grow_under_a_freeze_that_begins_meanwhile() {
+    let (mut core, _disk) = volume();
+    let [one, other] = [(); 2].map(|()| core.begin_freeze(ROOT).unwrap());
+    let Ok(Answer::Frozen { freeze: one }) = answer(&mut core, &one) else {
+        panic!("not frozen")
+    };
+    assert!(core.take_answer(&other).is_none(), "it is told at the next turn");
+    let options = CreateOptions::of_size(1 << 20);
+    let new = core.begin_create(ME, ME.uid, "new", &options).unwrap();
+    core.thaw(one);
+    let refused = core.resize_volume(ROOT, 16 << 20).unwrap_err();
+    assert_eq!(refused.code(), "EBUSY", "{refused}");
+    let Ok(Answer::Frozen { freeze: other }) = answer(&mut core, &other) else {
+        panic!("not frozen")
+    };
+    core.thaw(other);
+    answer(&mut core, &new).unwrap();
+    core.close().unwrap();
+}
+
+/// A write begins to wait for its log in the very turn that would sleep.
+#[test]
+fn a_freeze_does_not_sleep_over_what_its_turn_brought_about() {
+    let (mut core, _disk) = cached_volume();
+    create(&mut core, "data", BLOCKS * B);
+    let handle = open_write(&mut core, "data");
+    let pin = core.pin_now(handle, 3).unwrap();
+    let write = write_of(&core, handle, 3, 1, Mode::Cached, Durability::Data);
+    let waits = core.start(write).unwrap();
+    core.change(&pin, 9).unwrap().fill(3);
+    let began = core.engine().now();
+    let id = core.begin_freeze(ROOT).unwrap();
+    let frozen = loop {
+        match core.take_answer(&id) {
+            Some(Ok(Answer::Frozen { freeze })) => break freeze,
+            Some(other) => panic!("{other:?}"),
+            None => turn_for(&mut core, 100_000_000_000),
+        }
+    };
+    assert!(
+        core.engine().now() < began.after(Duration::from_secs(1)),
+        "simulated time"
+    );
+    core.thaw(frozen);
+    core.set_durable_lsn(9).unwrap();
+    core.wait(waits).unwrap().unwrap().result.unwrap();
+    core.unpin(pin);
+    core.close().unwrap();
 }

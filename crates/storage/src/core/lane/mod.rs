@@ -144,9 +144,12 @@ impl Lane {
     /// Is there anything that a turn would find or submit without waiting?
     pub(in crate::core) fn has_news(&self) -> bool {
         let news = self.is_told || !self.to_table.is_empty() || self.requests.is_woken() || self.logs.want_io();
-        news || self.awaited.iter().any(|(_, what)| self.has_become_still(*what))
-            || self.engine.queued() + self.engine.completed() > 0
-            || self.in_cache().1
+        news || self.has_become_awaited() || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
+    }
+
+    /// Has a stillness come about that somebody waits for and has not been told of?
+    pub(in crate::core) fn has_become_awaited(&self) -> bool {
+        self.awaited.iter().any(|(_, what)| self.has_become_still(*what))
     }
 
     /// One request less on a handle: whoever waits for the last one may go on.

@@ -35,10 +35,10 @@ impl Lane {
         })
     }
 
-    /// No page is pinned where a log is open: it would be changed in place, and until it is let go no batch could be written there.
+    /// No page is pinned where a log is, of this core or of somebody with a claim: it would be changed in place, and until it is let go no batch could be written there.
     #[inline]
     pub(in crate::core) fn may_be_pinned(&self, handle: Handle, page: u64) -> Result<()> {
-        if self.logs.any() && self.objects.has_log(handle) {
+        if self.objects.has_log(handle) {
             return Err(Error::new("pin", self.name_of(handle), Fault::HasLog).at(byte(page)));
         }
         Ok(())
