@@ -77,6 +77,20 @@ impl Environment {
         }
     }
 
+    /// Takes it nothing away from this kernel? What an older one runs there is the usual world's.
+    pub(crate) fn is_this_kernels(self) -> bool {
+        let older = match self {
+            Environment::AsOn515 => (5, 15),
+            Environment::AsOn61 => (6, 1),
+            _ => return false,
+        };
+        let uname = rustix::system::uname();
+        let release = uname.release().to_string_lossy();
+        let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+        let mut next = || numbers.next().and_then(Result::ok);
+        next().zip(next()).is_some_and(|this| this <= older)
+    }
+
     fn needs_a_holder(self) -> bool {
         matches!(self, Environment::AioUsedUp | Environment::RingForbiddenAndAioUsedUp)
     }
