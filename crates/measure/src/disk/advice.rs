@@ -87,13 +87,21 @@ fn depth(reads: &[&Figure]) -> Option<String> {
     if gain.least < WORTH {
         return Some(unsure(QUESTION, &gain));
     }
-    let waits = match enough.depth < last.depth && more.most < SAME {
-        true => format!(
-            " With {} each waits {} times as long for no more.",
-            last.depth,
-            figure(last.p50_us? / enough.p50_us?)
+    let less = reads.iter().take_while(|read| read.depth < enough.depth).last();
+    let of_less = less.and_then(|less| times(enough, less).map(|more| (less, more.middle)));
+    let waits = match of_less {
+        _ if enough.depth < last.depth && more.most < SAME => {
+            let longer = figure(last.p50_us? / enough.p50_us?);
+            format!(" With {} each waits {longer} times as long for no more.", last.depth)
+        }
+        Some((less, more)) if less.depth > first.depth && more < SAME => format!(
+            " With {} each waits {} times as long as with {}, for {} times as many.",
+            enough.depth,
+            figure(enough.p50_us? / less.p50_us?),
+            less.depth,
+            ratio(more)
         ),
-        false => String::new(),
+        _ => String::new(),
     };
     Some(format!(
         "Keep {} reads in flight: {} as many as one at a time.{waits}",
@@ -159,6 +167,10 @@ mod tests {
         assert_eq!(
             said([10_000.0, 60_000.0, 90_000.0]),
             "Keep 64 reads in flight: 9.00 times as many as one at a time."
+        );
+        assert_eq!(
+            said([10_000.0, 60_000.0, 75_000.0]),
+            "Keep 64 reads in flight: 7.50 times as many as one at a time. With 64 each waits 3.20 times as long as with 16, for 1.250 times as many."
         );
         assert!(said([10_000.0, 10_100.0, 10_200.0]).starts_with("One read at a time is enough"));
     }

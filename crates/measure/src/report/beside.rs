@@ -11,7 +11,10 @@ use crate::report::record::{Found, Record, Row};
 
 /// Kinds of peers, and the words that tell one by its name. What has none of them is ours by another way, and no peer.
 const KINDS: [(&str, &[&str]); 4] = [
-    ("threads", &["thread", "synchronous", "blocking", "pread", "bare"]),
+    (
+        "blocking calls",
+        &["thread", "synchronous", "blocking", "pread", "bare"],
+    ),
     ("fio", &["fio "]),
     ("runtimes", &["tokio-uring", "glommio", "compio"]),
     ("GNU dd", &["dd,"]),
@@ -215,7 +218,7 @@ mod tests {
             .iter()
             .map(|one| (one.peers, one.speed.better.len(), one.speed.worse.len(), one.speed.once))
             .collect();
-        assert_eq!(told, [("threads", 1, 0, 0), ("fio", 0, 1, 1)]);
+        assert_eq!(told, [("blocking calls", 1, 0, 0), ("fio", 0, 1, 1)]);
         assert_eq!(all[1].speed.worse[0].row.peer, "fio libaio");
     }
 }

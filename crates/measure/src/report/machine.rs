@@ -73,7 +73,7 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
 pub(super) fn rotational(machine: &Machine) -> Option<&'static str> {
     let said = |yes| {
         if yes {
-            "called rotating by the kernel"
+            "rotating (says the kernel)"
         } else {
             "not rotating"
         }

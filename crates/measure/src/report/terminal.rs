@@ -122,9 +122,11 @@ fn box_of(machine: &Machine) -> Vec<String> {
         named("on", &machine.device),
         rotational(machine).map(str::to_owned),
         named("scheduler", &machine.scheduler),
-        machine.nr_requests.map(|number| format!("{number} requests")),
-        machine.read_ahead_kb.map(|kib| format!("reads {kib} KiB ahead")),
-        machine.write_cache.clone(),
+        machine
+            .nr_requests
+            .map(|number| format!("a queue of {number} requests")),
+        machine.read_ahead_kb.map(|kib| format!("read-ahead of {kib} KiB")),
+        machine.write_cache.as_ref().map(|cache| format!("{cache} cache")),
     ]);
     let backend = format!("backend {}: {}", machine.backend, machine.backend_why);
     let target = machine.target.as_ref().map(|target| format!("target {target}"));
@@ -193,7 +195,7 @@ fn beside(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     if once > 0 {
         put(
             out,
-            &format!("  {once} more were measured once, too little to judge: leave --quick out."),
+            &format!("  {once} more comparisons ran once, too little to judge: run without --quick."),
         )?;
     }
     let worst = losses(&all);

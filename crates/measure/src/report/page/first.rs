@@ -185,7 +185,11 @@ fn counts(html: &mut Html, all: &[Beside<'_>]) {
     html.raw("</table><p class=\"soft\">The same is what the rounds cannot tell apart.");
     let once: usize = all.iter().map(|one| one.speed.once).sum();
     if once > 0 {
-        put!(html, " {} more were measured once, which is too little to judge.", once);
+        put!(
+            html,
+            " {} more comparisons ran once, which is too little to judge.",
+            once
+        );
     }
     html.raw("</p>");
     let losses = losses(all);
