@@ -66,11 +66,11 @@ table! {
         "the kernel's own limit, which is higher";
     NowaitAtEnd = "nowait_at_end", "5.16",
         "a read that must not wait distinguishes the end of the file from data that is not in the page cache",
-        "futex_waitv(2), which came with the same kernel: one trial read may be right by chance",
+        "futex_waitv(2), which came with the same kernel, because one trial read may be right by chance",
         "such a read that ends with nothing is followed by fstat(2)";
     LateEventFd = "late_event_fd", "5.18",
         "an event fd is registered with a ring without waiting for the requests in flight",
-        "a set-up flag or an operation (`IORING_OP_MSG_RING`) that came with the same kernel or a later one: a trial would wait for ever",
+        "a set-up flag or an operation (`IORING_OP_MSG_RING`) that came with the same kernel or a later one, because on an older kernel trying it would wait for ever",
         "it is registered when the ring is made, and armed by a flag in the ring; it costs a descriptor in programs without an outside loop";
     SubmitAll = "submit_all", "5.18",
         "a refused entry does not end the batch (`IORING_SETUP_SUBMIT_ALL`)",
@@ -95,7 +95,7 @@ table! {
     DirectLimits = "direct_limits", "6.1",
         "what direct I/O on a file must be aligned to (`STATX_DIOALIGN`)",
         "statx(2) of each file that is opened",
-        "the sectors of a device (`BLKSSZGET`), or of the one below a file of ext4 or XFS (sysfs); of other files 4096 bytes";
+        "a device: its sectors (`BLKSSZGET`); a file of ext4 or XFS: the sectors of the device below it (sysfs); any other file: 4096 bytes";
     NoexecSeal = "noexec_seal", "6.3",
         "memory that is shared can never be executed (`MFD_NOEXEC_SEAL`)",
         "asked for when it is made",

@@ -30,7 +30,7 @@
 //! | 4..8 | tag: generation | |
 //! | 8..12 | bytes transferred | also when an error ended it half-way |
 //! | 12 | code | 0 done, else which [`Failure`] |
-//! | 13 | cache that carried it | 0 direct, 2 kernel, 3 uncached |
+//! | 13 | mode in which it was carried | 0 direct, 2 kernel, 3 uncached |
 //! | 14..16 | iterations | |
 //! | 16..20 | the result's value, or a small detail of the failure | |
 //! | 20..24 | a second small detail | |

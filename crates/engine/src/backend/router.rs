@@ -1,6 +1,6 @@
 //! Who runs which request: the engine's one backend, which sleeps, and helpers beside it for devices that it does not know.
 //!
-//! | the file is | what it has to do now | who runs it |
+//! | the file is | what its request has to do now | who runs it |
 //! |---|---|---|
 //! | none, or an inode of this kernel | anything | the primary |
 //! | foreign, and a helper serves it | a pause before the next try | the primary, which has the clock |

@@ -1,4 +1,4 @@
-//! An engine that any thread may use, one at a time (docs/inside/engine.md rule 9): requests submitted here, turned there and dropped
+//! An engine that any thread may use, one at a time (docs/inside/engine.md rule 12): requests submitted here, turned there and dropped
 //! elsewhere, on every backend; many threads under one lock; and one that belongs to its thread, which refuses the others.
 
 use std::collections::HashMap;

@@ -18,8 +18,8 @@ pub struct LogOptions {
     pub block_bytes: u32,
     /// Batches in flight at once.
     pub window: u32,
-    /// A batch that is not full is written only while at most so many are in flight; otherwise it waits for one of them to end. 0, and all
-    /// above `window`: as many as the window. Where a durable write flushes the device's cache ([`File::flushes`]), 0 means 1: flushes
+    /// A batch that is not full is written only while fewer than so many are in flight; otherwise it waits for one of them to end. 0, and
+    /// all above `window`: as many as the window. Where a durable write flushes the device's cache ([`File::flushes`]), 0 means 1: flushes
     /// wait for one another, so two short batches would cost two flushes instead of one.
     ///
     /// [`File::flushes`]: baio_engine::File::flushes

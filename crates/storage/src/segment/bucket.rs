@@ -107,8 +107,8 @@ const _: () = assert!(std::mem::offset_of!(RawImage, epoch) == 32);
 const _: () = assert!(std::mem::offset_of!(RawImage, generation) == 40);
 const _: () = assert!(std::mem::offset_of!(RawImage, inodes) == 64);
 
-/// Four inodes, each by itself. Where one cannot be decoded the other slots are still decoded; an open refuses the volume, as
-/// the blocks of the bad one are unknown.
+/// Four inodes, each by itself. Where one cannot be decoded the other slots are still decoded. What an opening does then
+/// stands in docs/inside/disk-format.md: the blocks of the bad one are unknown.
 pub type Slots = [Result<Inode, InodeError>; SLOTS_PER_BUCKET];
 
 /// Which bucket of which volume: what every image of it must bear.

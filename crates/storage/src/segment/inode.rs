@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A slot that is given up becomes a tombstone, which may be used again but, unlike a free slot, does not end a probe
-//! ([`super::probe`]); it keeps its generation. Where no key has gone past its bucket it becomes free at once, all zeroes, and
+//! ([`super::probe`]); its generation is raised. Where no key has gone past its bucket it becomes free at once, all zeroes, and
 //! its generations begin again.
 //!
 //! [`Inode::decode`] refuses what no operation writes: a size above the reserve, a run outside the data area, a name that

@@ -43,7 +43,7 @@ pub(crate) fn find_left(engine: &mut Engine, device: &Device) -> Result<Chosen> 
 }
 
 /// Copies 2 and 3 are looked for in so many places by whoever opens a volume, 64 KiB apart where something is stored: enough
-/// for a volume of 2 TiB of the usual shape. `check` looks everywhere.
+/// for a volume of 2 TB of the usual shape. `check` looks everywhere.
 const SEARCH_MAX: u64 = 1 << 16;
 
 /// A copy as it was read; or why it was not: the others may still decide.

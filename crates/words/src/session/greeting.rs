@@ -14,7 +14,7 @@ pub struct Hello {
     pub version_min: u16,
     /// The newest one.
     pub version_max: u16,
-    /// What it would use, a bit each. None is defined; a broker ignores those that it does not know.
+    /// What it would use, a bit each (`FEATURE_*`, `GOES_ON`). A broker ignores those that it does not know.
     pub features: u64,
     /// Requests that it wants under way at a time; 0 for as many as the broker gives.
     pub places: u32,

@@ -19,7 +19,7 @@ pub(crate) struct LogArgs {
     /// Batches that the log has in flight at once [default: as `LogOptions`]
     #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) window: Option<u32>,
-    /// Write a batch that is not full only while at most so many are in flight [default: as the device asks, see docs/program/log.md]
+    /// Write a batch that is not full only while fewer than N are in flight [default: as the device asks, see docs/inside/log.md]
     #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) window_short: Option<u32>,
     /// How long the first record of a batch of the log may wait for others
