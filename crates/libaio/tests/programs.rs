@@ -190,6 +190,11 @@ fn a_filter_that_forbids_the_library_to_ask_costs_a_program_nothing() {
 }
 
 #[test]
+fn a_file_that_is_closed_after_its_sync_is_locked_no_longer() {
+    story_of("straits", "released");
+}
+
+#[test]
 fn a_full_event_fd_holds_up_nobody() {
     story_of("straits", "brimful");
 }

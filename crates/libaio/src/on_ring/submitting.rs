@@ -191,8 +191,10 @@ impl OnRing {
             Route::ToRing(open) => unsafe { check::request(iocb, open) }.ok(),
         };
         let to_ring = to_ring.and_then(|checked| match checked.what {
-            // A worker looks for its file by the number, and may come late.
-            What::Sync { .. } => self.ring.keep(iocb.fd as RawFd).map(|kept| (checked, Some(kept))),
+            // A worker looks for its file by the number, and may come late. What is kept stays open longer than it must (`give_back`).
+            What::Sync { .. } if !self.ring.takes_files_at_once() => {
+                self.ring.keep(iocb.fd as RawFd).map(|kept| (checked, Some(kept)))
+            }
             _ => Some((checked, None)),
         });
         match to_ring {

@@ -286,6 +286,12 @@ impl SharedRing {
         Ok(())
     }
 
+    /// Does the kernel take the file of each call while it is handed over? Before Linux 5.18 it does. Since then a worker of the kernel's looks for
+    /// the file when it begins, and by then the descriptor may be closed: such a call needs a file that is kept.
+    pub fn takes_files_at_once(&self) -> bool {
+        !self.ring.params().is_feature_linked_file()
+    }
+
     /// Keeps the file of this descriptor until it is given back; none when there is no place, or no such file.
     pub fn keep(&self, fd: RawFd) -> Option<Kept> {
         if fd < 0 {
@@ -308,7 +314,8 @@ impl SharedRing {
         Some(kept)
     }
 
-    /// Lets go of a file; calls on it that are under way keep it.
+    /// Lets go of a file; calls on it that are under way keep it. Before Linux 6.4 the kernel closes it a second later, and not before the calls
+    /// on other kept files have ended that were submitted until now (`io_rsrc_node_ref_zero`, io_uring/rsrc.c).
     pub fn give_back(&self, kept: Kept) {
         let mut keeping = locked(&self.keeping);
         // A place that cannot be emptied, since the ring is gone, is not used again.
