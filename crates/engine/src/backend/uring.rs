@@ -94,6 +94,8 @@ pub(crate) struct Uring {
     registered_files: Option<Box<[bool]>>,
     /// Places in it of files that have been detached while entries that the kernel has yet to take may name them.
     leaving: Vec<u32>,
+    /// It is dropped while requests are under way that may never end.
+    is_stuck: bool,
     /// What the kernel said when it was asked to register the arena and would not.
     arena_refused: Option<Errno>,
     mark: u64,
@@ -179,6 +181,7 @@ impl Uring {
             timers: Vec::new(),
             registered_files: None,
             leaving: Vec::new(),
+            is_stuck: false,
             arena_refused: None,
             mark: MARKS.fetch_add(1, Ordering::Relaxed),
             affinity,
@@ -399,6 +402,7 @@ fn asked(feature: Feature, ask: impl FnOnce() -> std::io::Result<()>) -> Result<
 
 impl Backend for Uring {
     fn leak_memory(&mut self) {
+        self.is_stuck = true;
         self.entries.leak_messages();
     }
 
@@ -539,7 +543,13 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // A registered file would keep its lock alive until the kernel gets round to closing the ring.
         if self.registered_files.is_some() {
-            let _ = self.ring.submitter().unregister_files();
+            let submitter = self.ring.submitter();
+            let _ = match self.is_stuck {
+                false => submitter.unregister_files(),
+                // From Linux 5.19 to 6.12 the table goes only when every request on one of its files has ended (`io_rsrc_ref_quiesce`,
+                // io_uring/rsrc.c). Emptying it waits for nobody.
+                true => submitter.register_files_update(0, &[-1; FILES as usize * 2]).map(drop),
+            };
         }
         self.entrance.unregister(&self.ring);
     }

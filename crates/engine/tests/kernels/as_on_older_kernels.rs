@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Choice, Engine, EngineOptions, Errno, Error, File, Memory, Open, Patience, Policy, Region, Request, Time,
-    Vectored, Wait, kernel,
+    Caching, Choice, Engine, EngineOptions, Errno, Error, File, Memory, Op, Open, Patience, Policy, Region, Request,
+    Time, Vectored, Wait, kernel,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -265,6 +265,37 @@ fn the_end_of_a_file_is_told_where_its_size_must_be_asked_for() {
         let asked = kernel::lacking().any(|line| line.name == "nowait_at_end");
         assert_eq!(told.is_ok(), asked, "{choice}: {told:?}");
     }
+}
+
+/// Before Linux 6.13 the kernel forgets the files of a ring only when every request on them has ended. Here none ends because the ring cannot be
+/// entered any more, as none ends of a device that is stuck.
+#[test]
+fn a_ring_is_dropped_though_a_request_on_a_registered_file_never_ends() {
+    let leave = || {
+        let Some(mut engine) = ring() else { return };
+        // The kernel tells who polls it when the machine gets another name.
+        let name = std::fs::File::open("/proc/sys/kernel/hostname").unwrap();
+        let file = File::from_fd(name.into(), "a name").unwrap();
+        if !engine.attach(&file) {
+            println!("SKIPPED: this ring registers no files");
+        }
+        let events = libc::POLLPRI as u32;
+        let poll = Request::bare(Op::Poll { events }, Some(&file), Policy::kernel());
+        engine.submit(poll).unwrap();
+        assert_eq!(engine.turn(Wait::No), Ok(0));
+        filter::forbid(&[libc::SYS_io_uring_enter], Errno::EPERM.raw());
+        drop(engine);
+    };
+    let (told, hears) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        leave();
+        told.send(())
+    });
+    assert_eq!(
+        hears.recv_timeout(Duration::from_secs(20)),
+        Ok(()),
+        "it is still being dropped"
+    );
 }
 
 /// A deadline may be so far away that no milliseconds of 31 bits hold it; who sleeps for it needs no call that is younger than Linux 5.4.
