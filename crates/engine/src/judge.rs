@@ -70,18 +70,20 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     }
 }
 
-/// Of a read of a file that shall not wait, where its result cannot tell: Linux 5.9 and 5.10 say 0 for what the page cache has not, and
-/// `EAGAIN` at the end of a file.
+/// Of a read that shall not wait, of a file or device, for whoever asked for it or for a transfer, where its result cannot tell: Linux 5.9
+/// and 5.10 say 0 for what the page cache has not, and `EAGAIN` at the end of a file.
 fn is_behind_the_end(slot: &Slot) -> Option<bool> {
-    let Op::Read { offset: Some(offset) } = slot.op else {
-        return None;
+    let place = match slot.op {
+        Op::Read { offset: Some(offset) } => offset + slot.resumed_at as u64,
+        Op::Transfer { offset, .. } if slot.window.is_empty() => offset + slot.window_start(),
+        _ => return None,
     };
     if slot.may_wait() || sys::knows_the_end() {
         return None;
     }
-    let file = slot.file.as_ref().filter(|file| file.kind() == Kind::Regular);
-    let size = file?.size().ok()?;
-    Some(offset + slot.resumed_at as u64 >= size)
+    let has_an_end = |kind| matches!(kind, Kind::Regular | Kind::Block);
+    let file = slot.file.as_ref().filter(|file| has_an_end(file.kind()));
+    Some(place >= file?.size().ok()?)
 }
 
 /// What the system said; but of a device that has been taken away, that it is gone: what was under way has failed, and writes are told
@@ -106,6 +108,9 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
         return match slot.op {
             _ if slot.is_sync() => Next::End(Ok(slot.done as u32)),
             op if op.moves_bytes() => judge_bytes(slot, raw as usize),
+            Op::Transfer { .. } if raw == 0 && is_behind_the_end(slot) == Some(false) => {
+                Next::End(Err(Error::System(Errno::EAGAIN)))
+            }
             Op::Transfer { len, .. } => judge_transfer(slot, len, raw as usize),
             _ => Next::End(Ok(raw as u32)),
         };

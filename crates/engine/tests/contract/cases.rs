@@ -366,6 +366,7 @@ pub(crate) const CASES: &[Named] = cases! {
         nothing_to_transfer_ends_at_once
         an_uncached_transfer_reaches_a_pipe
         a_transfer_reaches_a_socket
+        an_impatient_transfer_ends_where_its_file_ends
         a_non_blocking_target_is_waited_for
         a_reader_that_goes_away_is_epipe
         what_was_transferred_before_a_cancel_has_arrived

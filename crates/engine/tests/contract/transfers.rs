@@ -4,10 +4,10 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use baio_engine::{Caching, Engine, Errno, Error, File, Memory, Notice, Op, Open, Policy, Request};
+use baio_engine::{Caching, Engine, Errno, Error, File, Memory, Notice, Op, Open, Patience, Policy, Request};
 
 use crate::backends::{Bench, Case, Stop, blank, buffer, direct, next, pattern, policies};
-use crate::streams::{blanks, file, go, holds_requests, unix};
+use crate::streams::{blanks, file, go, holds_requests, tcp, unix};
 
 /// An odd number of bytes, so that its end is in the middle of a block.
 const SIZE: usize = 300_001;
@@ -111,6 +111,29 @@ pub(crate) fn a_transfer_reaches_a_socket(bench: &Bench) -> Case {
     assert_eq!(go!(engine, request)?.result, Ok(SIZE as u32));
     drop((engine, ours));
     assert!(all.join().expect("the reading thread") == bytes);
+    Ok(())
+}
+
+/// Linux before 5.16 may say `EAGAIN` there, where the file fills its last page.
+pub(crate) fn an_impatient_transfer_ends_where_its_file_ends(bench: &Bench) -> Case {
+    let (ours, theirs) = tcp(bench)?;
+    let bytes = pattern(10, 65536);
+    // In the cache, as it has just been written.
+    let source = bench.file(&bytes);
+    let mut engine = bench.engine();
+    let all = drain(theirs);
+    let impatient = Policy {
+        patience: Patience::NoWait,
+        ..Policy::kernel()
+    };
+    let request = Request::transfer(&source, 61_440, 8192, &ours, blank(&engine, 4096), impatient);
+    let done = go!(engine, request)?;
+    if done.result == Err(Error::System(Errno::EOPNOTSUPP)) {
+        return Err(Stop::Skipped("the file system has no RWF_NOWAIT".into()));
+    }
+    assert_eq!((done.result, done.bytes_done), (Ok(4096), 4096));
+    drop((engine, done, ours));
+    assert!(all.join().expect("the reading thread") == bytes[61_440..]);
     Ok(())
 }
 

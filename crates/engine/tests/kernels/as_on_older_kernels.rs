@@ -12,6 +12,7 @@ use baio_engine::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::config;
+use crate::device::LoopDevice;
 use crate::filter;
 
 /// Is this the child? Else runs it: this executable's test of that name, where these lines are taken away.
@@ -264,6 +265,73 @@ fn the_end_of_a_file_is_told_where_its_size_must_be_asked_for() {
         let told = at_the_end(&mut engine, &file);
         let asked = kernel::lacking().any(|line| line.name == "nowait_at_end");
         assert_eq!(told.is_ok(), asked, "{choice}: {told:?}");
+    }
+}
+
+/// What comes of a request that will not wait, where each read at `place` is told so: an error number, or 0 for no bytes.
+fn where_reads_are_told(
+    (said, place): (i32, u32),
+    choice: Choice,
+    request: impl FnOnce(&Engine) -> Request + Send,
+) -> Option<(Result<u32, Error>, u32)> {
+    let ran = || {
+        // Before there are workers, who make the reads.
+        filter::forbid_some(&[(libc::SYS_preadv2, filter::Which::Argument(3, place))], said);
+        let mut engine = Engine::new(&config(choice)).ok()?;
+        let mut request = request(&engine);
+        request.policy.patience = Patience::NoWait;
+        let done = engine.run(request);
+        Some((done.result, done.bytes_done))
+    };
+    std::thread::scope(|scope| scope.spawn(ran).join().unwrap())
+}
+
+/// Linux 5.9 and 5.10 say 0 for what the page cache has not, and `EAGAIN` at the end: to reads of files and devices, and to transfers.
+#[test]
+fn only_the_end_of_a_file_ends_what_will_not_wait() {
+    if !is_on("nowait_at_end", "only_the_end_of_a_file_ends_what_will_not_wait") {
+        return;
+    }
+    const SIZE: u64 = 65_536;
+    let mut kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    kept.write_all(&[7; SIZE as usize]).unwrap();
+    kept.as_file().sync_all().unwrap();
+    let regular = File::open(kept.path(), &Open::read()).unwrap();
+    let device = LoopDevice::over(kept.path()).map(|device| (device.open(), device));
+    if let Err(why) = &device {
+        println!("SKIPPED: as_on_older_kernels::only_the_end_of_a_file_ends_what_will_not_wait: {why:?}");
+    }
+    let (end, before) = (SIZE as u32, SIZE as u32 - 4096);
+    let eagain = Err(Error::System(Errno::EAGAIN));
+    for choice in [Choice::Sync, Choice::Threads, Choice::Aio] {
+        for (said, place, expected) in [
+            (libc::EAGAIN, end, (Ok(8192), 8192)),
+            (0, end, (Ok(8192), 8192)),
+            (libc::EAGAIN, before, (eagain, 4096)),
+            (0, before, (eagain, 4096)),
+        ] {
+            let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            let target = File::from_fd(ours.into(), "a socket").unwrap();
+            let told = where_reads_are_told((said, place), choice, |engine| {
+                let window = engine.buffer(4096).unwrap();
+                Request::transfer(&regular, SIZE - 8192, 16_384, &target, window, Policy::kernel())
+            });
+            match told {
+                Some((Err(Error::System(Errno::EOPNOTSUPP)), _)) => {
+                    return println!("SKIPPED: the file system has no RWF_NOWAIT");
+                }
+                told => assert_eq!(told.unwrap_or(expected), expected, "{choice}: {said} at {place}"),
+            }
+        }
+        for file in device.iter().map(|(file, _)| file).chain([&regular]) {
+            for (said, place, expected) in [(0, end, (Ok(0), 0)), (0, before, (eagain, 0))] {
+                let told = where_reads_are_told((said, place), choice, |engine| {
+                    let buffer = engine.buffer(4096).unwrap();
+                    Request::read(file, place.into(), buffer, Policy::kernel())
+                });
+                assert_eq!(told.unwrap_or(expected), expected, "{choice}: {file:?} at {place}");
+            }
+        }
     }
 }
 

@@ -6,6 +6,9 @@
 mod backends;
 #[path = "../environment/config.rs"]
 mod config;
+#[path = "../contract/device.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod device;
 #[path = "../environment/filter.rs"]
 mod filter;
 #[path = "../environment/young.rs"]
