@@ -445,7 +445,8 @@ impl Engine {
     }
 
     /// A descriptor that polls readable when a turn would find something or the doorbell rings, for outside loops: arm, turn
-    /// without waiting, look at what others may have posted, sleep on it until [`Engine::next_deadline`] at most, disarm.
+    /// without waiting, look at what others may have posted, sleep on it until [`Engine::next_deadline`] at most, disarm. `None`: the
+    /// backend has none, or the system has no descriptors left for it; then turn again soon while anything is in flight.
     pub fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
         if self.barred().is_some() {
             return None;

@@ -366,6 +366,34 @@ fn a_ring_is_dropped_though_a_request_on_a_registered_file_never_ends() {
     );
 }
 
+/// Who sleeps outside is told that there is nothing to sleep on, or is woken.
+#[test]
+fn a_timer_wakes_who_sleeps_outside_or_there_is_no_descriptor() {
+    let asked = |choice| {
+        filter::forbid(&[libc::SYS_timerfd_create], Errno::EMFILE.raw());
+        let Ok(mut engine) = Engine::new(&config(choice)) else {
+            return;
+        };
+        let at = engine.now().after(Duration::from_millis(100));
+        let timer = Request::bare(Op::Timer { at }, None, Policy::kernel());
+        engine.submit(timer).unwrap();
+        let ready = engine.ready_fd(true).map(|fd| fd.try_clone_to_owned().unwrap());
+        engine.turn(Wait::No).unwrap();
+        if let Some(ready) = ready
+            && engine.completed() == 0
+        {
+            let long = Timespec { tv_sec: 5, tv_nsec: 0 };
+            let woken = poll(&mut [PollFd::new(&ready, PollFlags::IN)], Some(&long));
+            assert_eq!(woken, Ok(1), "{choice}: slept through it");
+        }
+    };
+    for choice in [Choice::Threads, Choice::Aio, Choice::Uring] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| asked(choice));
+        });
+    }
+}
+
 /// A deadline may be so far away that no milliseconds of 31 bits hold it; who sleeps for it needs no call that is younger than Linux 5.4.
 #[test]
 fn a_sleep_of_centuries_needs_no_young_call() {

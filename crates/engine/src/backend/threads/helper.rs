@@ -210,8 +210,15 @@ impl Helper {
         self.readiness.fd()
     }
 
-    /// An outside loop is about to sleep on the descriptor, at the latest until `tick`, or has woken.
+    /// An outside loop is about to sleep on the descriptor, at the latest until `tick`, or has woken. What wakes it for a timer is made
+    /// when it first asks: later nobody could be told that there is none.
     pub(crate) fn arm(&mut self, arm: bool, tick: Option<Time>) -> Result<(), Errno> {
+        if self.timer.is_none() {
+            let timer = baio_process::descriptor::timer(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
+            self.readiness.watch_own(Own::Timer, &timer, false)?;
+            self.timer = Some(timer);
+            self.system_calls += 2;
+        }
         self.armed = arm;
         self.tick = tick;
         // Takes in what would make the descriptor readable for nothing.
@@ -220,16 +227,6 @@ impl Helper {
 
     /// Makes the descriptor readable at `at`.
     fn set_timer(&mut self, at: Time) {
-        if self.timer.is_none() {
-            let Ok(timer) = baio_process::descriptor::timer(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK) else {
-                return;
-            };
-            if self.readiness.watch_own(Own::Timer, &timer, false).is_err() {
-                return;
-            }
-            self.timer = Some(timer);
-            self.system_calls += 2;
-        }
         let Some(timer) = &self.timer else { return };
         let (seconds, nanoseconds) = at.split();
         let value = Itimerspec {
