@@ -283,13 +283,19 @@ impl Uring {
             self.let_go();
         }
         match result {
-            Err(Errno::EAGAIN) if want > 0 && self.ring.completion().is_empty() => {
-                // The kernel has no memory for a request, and nothing has ended that could be looked at meanwhile.
-                std::thread::sleep(REFUSED);
+            Err(Errno::EAGAIN) if want > 0 => {
+                self.rest();
                 Ok(())
             }
             Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EBUSY | Errno::EAGAIN) => Ok(()),
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// The kernel has no memory for an entry: asking again at once would be a storm, unless something has ended that can be looked at meanwhile.
+    fn rest(&mut self) {
+        if self.ring.completion().is_empty() {
+            std::thread::sleep(REFUSED);
         }
     }
 
@@ -335,16 +341,20 @@ impl Uring {
         }
     }
 
-    fn watch_doorbell(&mut self) -> Result<(), Errno> {
+    /// False: the queue is full, and the kernel takes nothing out of it now.
+    fn watch_doorbell(&mut self) -> Result<bool, Errno> {
         if !self.doorbell_watched {
             let fd = types::Fd(self.doorbell.fd().as_raw_fd());
             let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32)
                 .build()
                 .user_data(DOORBELL);
-            self.push(&entry)?;
+            match self.push(&entry) {
+                Err(Errno::EBUSY) => return Ok(false),
+                pushed => pushed?,
+            }
             self.doorbell_watched = true;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn reap(&mut self, slots: &Slots, done: &mut Done) {
@@ -447,8 +457,11 @@ impl Backend for Uring {
             }
             return Ok(());
         }
-        if self.doorbell_lent.get() {
-            self.watch_doorbell()?;
+        if self.doorbell_lent.get() && !self.watch_doorbell()? {
+            // Nobody would hear it in a longer sleep. What has ended makes room, or the kernel has memory again soon.
+            self.rest();
+            self.reap(slots, done);
+            return Ok(());
         }
         let limit = deadline.map(|at| {
             let left = at.since(sys::monotonic());

@@ -118,6 +118,31 @@ fn a_ring_that_is_refused_is_not_stormed() {
     assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, 8));
 }
 
+/// What rings has to be asked for too, and there is no room for the question.
+#[test]
+fn a_full_queue_that_is_refused_breaks_no_ring_whose_doorbell_is_lent() {
+    let Some(mut ring) = ring() else { return };
+    let mut slots = Slots::new(64);
+    let (_kept, file) = file();
+    let ids: Vec<_> = (0..64).map(|_| write(&mut slots, &file, "a little")).collect();
+    ring.refused = Some((Errno::EAGAIN, 0));
+    let started = ring.start(&mut slots, &ids);
+    assert!(started > 0 && ring.ring.submission().is_full(), "{started} fit in");
+    let doorbell = ring.doorbell();
+    doorbell.ring();
+    let mut done = Done::default();
+    let until = sys::monotonic().after(Duration::from_millis(50));
+    while sys::monotonic() < until {
+        assert_eq!(ring.turn(&mut slots, Wait::one(), &mut done), Ok(()));
+    }
+    let (_, entered) = ring.refused.take().unwrap();
+    assert!(entered <= 100, "{entered} times in 50 ms");
+    while done.raw.len() < started || !done.rang {
+        ring.turn(&mut slots, Wait::one(), &mut done).unwrap();
+    }
+    assert!(done.raw.iter().all(|(_, raw)| *raw == 8), "{:?}", done.raw);
+}
+
 /// A thread's table of rings is short, and holds open what it has.
 #[test]
 fn rings_beyond_those_that_a_thread_may_register_work_too() {
