@@ -432,7 +432,8 @@ impl Engine {
         self.fork.is_forked()
     }
 
-    /// Registers a file with the backend; a refusal costs speed only.
+    /// Registers a file with the backend; a refusal costs speed only. Pipes, sockets and other streams are refused: before Linux 6.13 a
+    /// request that waits on a registered file keeps others open that are detached meanwhile.
     pub fn attach(&mut self, file: &File) -> bool {
         self.barred().is_none() && self.backend.attach(file).is_ok()
     }

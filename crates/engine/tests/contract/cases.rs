@@ -36,6 +36,7 @@ pub(crate) const CASES: &[Named] = cases! {
         registered_memory_and_files_change_nothing
         lists_of_registered_memory_change_nothing
         a_file_attached_twice_is_let_go_by_one_detach
+        a_detached_file_is_closed_beside_a_read_that_waits
         uncached_requests_work_or_say_that_they_do_not
         a_full_device_tells_how_far_it_came
         many_requests_go_through_few_slots

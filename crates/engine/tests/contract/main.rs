@@ -197,6 +197,7 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sync sim ram", "polling_tells_what_is_ready", "it has no poll"),
     ("sync threads aio sim ram", "registered_memory_and_files_change_nothing", REGISTERS_NOTHING),
     ("sync threads aio sim ram", "a_file_attached_twice_is_let_go_by_one_detach", REGISTERS_NOTHING),
+    ("sync threads aio sim ram", "a_detached_file_is_closed_beside_a_read_that_waits", REGISTERS_NOTHING),
     ("sync threads aio uring ram", "a_held_device_holds_the_fence", ONLY_SIMULATED),
     ("sync threads aio uring ram", "a_sync_given_up_on_poisons_when_it_fails", ONLY_SIMULATED),
     ("sync threads aio uring ram", "a_write_waits_for_an_abandoned_one_to_the_same_bytes", ONLY_SIMULATED),

@@ -3,8 +3,13 @@
 //! An entry names a registered file by its place in a table, and the kernel looks there when it takes the entry. So a place
 //! is not emptied, let alone given to another file, while an entry that may name it is still queued: an enter that the kernel
 //! refuses (`EAGAIN`, `EBUSY`) leaves entries queued for as long as it likes.
+//!
+//! Before Linux 6.13 the kernel closes what has left the table in that order, and only when the requests have ended that had begun before
+//! (`io_rsrc_node_ref_zero`, io_uring/rsrc.c): one that waits on a registered file keeps every file open, with its lock, that leaves after it.
+//! A disk ends its requests; a stream may let one wait for ever. So streams are not registered.
 
 use super::*;
+use crate::device::Kind;
 use crate::file::File;
 use crate::policy::Caching;
 use entries::Pieces;
@@ -14,6 +19,9 @@ impl Uring {
         if file.attached().place(self.mark).is_some() {
             // A second place in the table would outlive the one detach, and with it the lock.
             return Ok(());
+        }
+        if file.kind() == Kind::Stream {
+            return Err(Errno::EOPNOTSUPP);
         }
         let table = self.registered_files.as_mut().ok_or(Errno::EOPNOTSUPP)?;
         let index = table.iter().position(|used| !used).ok_or(Errno::ENFILE)?;
