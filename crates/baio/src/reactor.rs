@@ -42,8 +42,12 @@ pub(crate) fn drive<R: Reactor>(link: &Local) -> impl Future<Output = Error> + u
 }
 
 async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infallible, Error> {
-    let ready = ready_fd::<R>(link)?;
+    let mut ready = ready_fd::<R>(link)?;
     loop {
+        if ready.is_none() {
+            // The system may have had no descriptor left for it.
+            ready = ready_fd::<R>(link)?;
+        }
         arm(link, true)?;
         link.turn_link(Wait::No)?;
         let until = link.next_wake();
@@ -103,7 +107,7 @@ fn is_sooner(at: Option<Time>, than: Option<Time>) -> bool {
     at.is_some_and(|at| than.is_none_or(|than| at < than))
 }
 
-/// A descriptor of our own for the reactor; a backend that has none completes everything within a turn.
+/// A descriptor of our own for the reactor. None: the backend completes everything within a turn, or no descriptor is left just now.
 fn ready_fd<R: Reactor>(link: &Local) -> Result<Option<R>, Error> {
     let fd = link.with(|core| Ok(core.engine_mut().ready_fd(false).map(|fd| fd.try_clone_to_owned())))?;
     let watched = fd.map(|fd| fd.and_then(R::watch));

@@ -48,7 +48,12 @@ impl Known {
             return told;
         }
         self.id = self.id.or_else(|| descriptor::event_fd_id(own));
-        self.id.map(|id| descriptor::event_fd_id(self.number) == Some(id))
+        let id = self.id?;
+        match descriptor::event_fd_id(self.number) {
+            Some(its) => Some(its == id),
+            // It is no event fd, unless nothing can be looked at any more.
+            None => descriptor::event_fd_id(own).map(|_| false),
+        }
     }
 }
 

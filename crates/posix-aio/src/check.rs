@@ -109,11 +109,11 @@ pub(crate) fn knows_no_signal() -> bool {
 }
 
 /// The call as this file takes it. Only a stream can raise SIGPIPE. A socket has no offset, and glibc ignores what the request says: the kernel
-/// would refuse it, and by the next try the number may be another file's.
-pub(crate) fn on_its_file(mut what: What, file: Option<File>, knows_no_signal: bool) -> What {
+/// would refuse it, and by the next try the number may be another file's. One that waits for others keeps its offset: by then, too.
+pub(crate) fn on_its_file(mut what: What, file: Option<File>, knows_no_signal: bool, waits: bool) -> What {
     let Some(file) = file else { return what };
     if let What::Read { offset, .. } | What::Write { offset, .. } = &mut what {
-        if file.kind() == libc::S_IFSOCK {
+        if file.kind() == libc::S_IFSOCK && !waits {
             *offset = 0;
         }
     }
@@ -188,7 +188,7 @@ mod tests {
         let Checked::Good(what) = (unsafe { request(&raw const one, operation::WRITE) }) else {
             panic!("it is good");
         };
-        match on_its_file(what, File::of(fd), knows_no_signal) {
+        match on_its_file(what, File::of(fd), knows_no_signal, false) {
             What::Write { offset, flags, .. } => (offset, flags),
             other => panic!("{other:?}"),
         }

@@ -193,7 +193,7 @@ impl Context {
         let file = File::of(fd);
         let mut state = self.lock();
         let what = match checked {
-            Checked::Good(what) => check::on_its_file(what, file, self.knows_no_signal),
+            Checked::Good(what) => what,
             Checked::Bad(errno) => {
                 if group != NONE {
                     state.requests.fail_in(group);
@@ -215,7 +215,7 @@ impl Context {
         if group != NONE {
             state.requests.join(group);
         }
-        let mut call = bare(what);
+        let mut call = bare(check::on_its_file(what, file, self.knows_no_signal, ordered));
         long::keep(&self.ring, &mut call, file);
         let name = state.requests.insert(Request {
             object,

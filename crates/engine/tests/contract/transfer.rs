@@ -352,7 +352,12 @@ fn tries_to_lock(file: &File) -> Option<usize> {
 /// Before Linux 6.13 the kernel closes none while a request waits on a registered file that began before.
 pub(crate) fn a_detached_file_is_closed_beside_a_read_that_waits(bench: &Bench) -> Case {
     let path = bench.path()?;
-    let mut engine = bench.engine();
+    // Memory that is registered keeps files, too.
+    let config = EngineOptions {
+        register_arena: true,
+        ..Bench::config()
+    };
+    let mut engine = bench.engine_with(&config);
     let file = File::open(&path, &Open::write()).expect("a test file");
     attached(&mut engine, &file)?;
     let (pipe, writer) = bench.pipe()?;

@@ -162,10 +162,19 @@ impl Entries {
         &raw mut message.0
     }
 
+    /// Before Linux 6.13 memory that goes by a number keeps detached files open as a registered file does (registration.rs), and a stream,
+    /// which has no offset, may let it wait for ever. Who takes lists (6.15) has no such order.
+    fn number_at(&self, offset: u64, pointer: *mut u8, len: usize) -> Option<u16> {
+        if offset == u64::MAX && !self.lists {
+            return None;
+        }
+        self.number_of(pointer, len)
+    }
+
     fn read(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
         let offset = offset as u64;
         match window {
-            Window::Flat { pointer, len } => match self.number_of(pointer, len) {
+            Window::Flat { pointer, len } => match self.number_at(offset, pointer, len) {
                 Some(number) => opcode::ReadFixed::new(fd, pointer, clamp(len), number)
                     .offset(offset)
                     .rw_flags(flags)
@@ -191,7 +200,7 @@ impl Entries {
     fn write(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
         let offset = offset as u64;
         match window {
-            Window::Flat { pointer, len } => match self.number_of(pointer, len) {
+            Window::Flat { pointer, len } => match self.number_at(offset, pointer, len) {
                 Some(number) => opcode::WriteFixed::new(fd, pointer, clamp(len), number)
                     .offset(offset)
                     .rw_flags(flags)

@@ -6,7 +6,8 @@
 //!
 //! Before Linux 6.13 the kernel closes what has left the table in that order, and only when the requests have ended that had begun before
 //! (`io_rsrc_node_ref_zero`, io_uring/rsrc.c): one that waits on a registered file keeps every file open, with its lock, that leaves after it.
-//! A disk ends its requests; a stream may let one wait for ever. So streams are not registered.
+//! So does one whose memory is registered. A disk ends its requests; a stream may let one wait for ever. So streams are not registered, and
+//! take no registered memory. (A poll of an attached file in /proc or /sys may wait for ever as well.)
 
 use super::*;
 use crate::device::Kind;

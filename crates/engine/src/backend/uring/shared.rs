@@ -314,8 +314,8 @@ impl SharedRing {
         Some(kept)
     }
 
-    /// Lets go of a file; calls on it that are under way keep it. Before Linux 6.4 the kernel closes it a second later, and not before the calls
-    /// on other kept files have ended that were submitted until now (`io_rsrc_node_ref_zero`, io_uring/rsrc.c).
+    /// Lets go of a file; calls on it that are under way keep it. Before Linux 6.13 the kernel closes it only when the calls on other kept
+    /// files have ended that were submitted until now (`io_rsrc_node_ref_zero`, io_uring/rsrc.c), and before 6.4 a second after that.
     pub fn give_back(&self, kept: Kept) {
         let mut keeping = locked(&self.keeping);
         // A place that cannot be emptied, since the ring is gone, is not used again.
