@@ -179,7 +179,10 @@ impl<'a, L: Reach> Driver<'a, L> {
     fn rest(&self, round: &Round, now: Instant) -> Instant {
         match self.job.interval {
             Some(interval) if round.drawn > 0 && !round.over && self.under_way() == 0 => {
-                interrupt::pause(interval);
+                let gone = now.saturating_duration_since(round.report.begun);
+                let left = round.stage.runtime.map(|runtime| runtime.saturating_sub(gone));
+                // Nobody rests beyond the end.
+                interrupt::pause(left.map_or(interval, |left| interval.min(left)));
                 Instant::now()
             }
             _ => now,

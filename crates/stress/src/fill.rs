@@ -4,7 +4,7 @@
 //! and holes are read without a device. The loop that measures does the writing, so under `--verify` the blocks come with
 //! their stamps.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -34,21 +34,20 @@ pub(crate) struct Want {
 /// Writes what is missing of the files, which the job then runs on. If all of them are made here, whole, they carry its stamps.
 ///
 /// # Errors
-/// What the system said, or a signal that came; a file that was made here is then removed, and one that was made longer is as it was.
+/// What the system said, or a signal that came; the files that were made here are then removed, and those that were made longer are as they
+/// were.
 pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
-    let mut all_made = !wants.is_empty();
-    for want in wants {
-        let made = want.place.kind == Kind::Missing;
-        all_made &= made && want.size > 0;
-        if want.place.kind == Kind::Device || (!made && want.place.size >= want.size) {
-            continue;
-        }
-        has_room(job, want)?;
-        let file = open_one(job, want, made)?;
-        let filled = fill_one(job, want, &file);
+    let all_made = !wants.is_empty() && wants.iter().all(|want| want.is_missing() && want.size > 0);
+    let short: Vec<&Want> = wants.iter().filter(|want| want.is_short()).collect();
+    has_room(job, &short)?;
+    let mut begun = Vec::new();
+    for want in short {
+        let filled = make_one(job, want, &mut begun);
         if filled.is_err() {
             // The failure to be told is the one that came first.
-            let _ = undo(want, made, &file);
+            for one in &begun {
+                let _ = one.undo();
+            }
         }
         filled?;
     }
@@ -58,26 +57,71 @@ pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a file what it was before, in size; none, if it was made here. What has taken its name since is somebody else's.
-fn undo(want: &Want, made: bool, file: &File) -> io::Result<()> {
-    if !made {
-        return file.set_len(want.place.size);
+impl Want {
+    fn is_missing(&self) -> bool {
+        self.place.kind == Kind::Missing
     }
-    let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(&want.place.path)?);
-    match (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
-        true => std::fs::remove_file(&want.place.path),
-        false => Ok(()),
+
+    /// Is anything to be written?
+    fn is_short(&self) -> bool {
+        self.place.kind != Kind::Device && (self.is_missing() || self.place.size < self.size)
+    }
+
+    fn bytes_missing(&self) -> u64 {
+        self.size.saturating_sub(self.place.size)
     }
 }
 
-/// A file system is not filled to the brim only to find that the rest does not fit.
-fn has_room(job: &Job, want: &Want) -> Result<(), Failure> {
-    let path = &want.place.path;
+fn make_one<'a>(job: &Job, want: &'a Want, begun: &mut Vec<Begun<'a>>) -> Result<(), Failure> {
+    let file = open_one(job, want)?;
+    let identity = file
+        .metadata()
+        .map(identity)
+        .map_err(|error| unopened(job, want, &error))?;
+    begun.push(Begun { want, identity });
+    fill_one(job, want, &file)
+}
+
+/// A file that is made, or made longer. It is known by what it is, for there may be more of them than a process may have open.
+struct Begun<'a> {
+    want: &'a Want,
+    identity: (u64, u64),
+}
+
+impl Begun<'_> {
+    /// Makes it what it was before, in size; none, if it was made here. What has taken its name since is somebody else's.
+    fn undo(&self) -> io::Result<()> {
+        let path = &self.want.place.path;
+        if self.want.is_missing() {
+            return match identity(std::fs::symlink_metadata(path)?) == self.identity {
+                true => std::fs::remove_file(path),
+                false => Ok(()),
+            };
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        match identity(file.metadata()?) == self.identity {
+            true => file.set_len(self.want.place.size),
+            false => Ok(()),
+        }
+    }
+}
+
+fn identity(found: Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+/// A file system is not filled to the brim only to find that the rest does not fit. Files that are made by one call lie side by side.
+fn has_room(job: &Job, short: &[&Want]) -> Result<(), Failure> {
+    let Some(path) = short.first().map(|want| &want.place.path) else {
+        return Ok(());
+    };
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let asked = want.size - want.place.size.min(want.size);
+    let asked = short
+        .iter()
+        .fold(0_u64, |sum, want| sum.saturating_add(want.bytes_missing()));
     // A directory that cannot be asked is told about when the file is made in it.
     let Ok(system) = rustix::fs::statvfs(directory) else {
         return Ok(());
@@ -86,27 +130,33 @@ fn has_room(job: &Job, want: &Want) -> Result<(), Failure> {
     if asked <= free {
         return Ok(());
     }
-    let said = format!("{asked} bytes are to be written, and {free} bytes are free");
+    let (into, fewer) = match short.len() {
+        1 => (String::new(), ""),
+        files => (format!(" into {files} files"), " or fewer files"),
+    };
+    let said = format!("{asked} bytes are to be written{into}, and {free} bytes are free");
     Err(Failure::new(job.command, "ENOSPC", said)
         .on(path.display().to_string())
         .needing(format!("{asked} bytes free on the file system"))
-        .cured_by("choose a smaller size, or free some space"))
+        .cured_by(format!("choose a smaller size{fewer}, or free some space")))
 }
 
-fn open_one(job: &Job, want: &Want, made: bool) -> Result<File, Failure> {
+fn open_one(job: &Job, want: &Want) -> Result<File, Failure> {
     let path = &want.place.path;
-    let opened = OpenOptions::new().write(true).create_new(made).open(path);
-    opened.map_err(|error| {
-        let failure = Failure::from_io(job.command, &error).on(path.display().to_string());
-        match made {
-            true => failure
-                .needing("a directory in which a file can be made")
-                .cured_by("check the path and its permissions, or name another one"),
-            false => failure
-                .needing("a file that can be written")
-                .cured_by("check its permissions, or name another one"),
-        }
-    })
+    let opened = OpenOptions::new().write(true).create_new(want.is_missing()).open(path);
+    opened.map_err(|error| unopened(job, want, &error))
+}
+
+fn unopened(job: &Job, want: &Want, error: &io::Error) -> Failure {
+    let failure = Failure::from_io(job.command, error).on(want.place.path.display().to_string());
+    match want.is_missing() {
+        true => failure
+            .needing("a directory in which a file can be made")
+            .cured_by("check the path and its permissions, or name another one"),
+        false => failure
+            .needing("a file that can be written")
+            .cured_by("check its permissions, or name another one"),
+    }
 }
 
 fn fill_one(job: &Job, want: &Want, file: &File) -> Result<(), Failure> {
@@ -114,7 +164,7 @@ fn fill_one(job: &Job, want: &Want, file: &File) -> Result<(), Failure> {
     if want.size == 0 {
         return Ok(());
     }
-    let size = format_size(want.size - want.place.size);
+    let size = format_size(want.bytes_missing());
     diagnostics::say(format_args!(
         "baio: {}: writing {size} of {}",
         job.command,

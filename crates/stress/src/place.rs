@@ -6,7 +6,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use baio::{Error, Identity, holds_volume};
+use baio::{Error, Identity, VOLUME_BYTES_MIN, holds_volume};
 use baio_console::failure::Failure;
 use baio_console::size::format_size;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
@@ -26,7 +26,16 @@ pub(crate) struct Place {
     pub(crate) kind: Kind,
     /// In bytes; 0 for what is missing.
     pub(crate) size: u64,
-    pub(crate) holds_volume: bool,
+    pub(crate) volume: Volume,
+}
+
+/// Does it hold a volume?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Volume {
+    Held,
+    None,
+    /// It cannot be read, and is long enough for one.
+    Unread,
 }
 
 /// Held while a device or a volume image is written over, so that nobody else takes it meanwhile.
@@ -49,15 +58,15 @@ impl Place {
                     .cured_by("check the path and the permissions of its directories"));
             }
         };
-        let place = |kind, size, holds_volume| Place {
+        let place = |kind, size, volume| Place {
             path: path.to_owned(),
             kind,
             size,
-            holds_volume,
+            volume,
         };
         let kind = metadata.file_type();
         if kind.is_file() {
-            return Ok(place(Kind::File, metadata.len(), path_holds_volume(path)));
+            return Ok(place(Kind::File, metadata.len(), volume_in(path, metadata.len())));
         }
         if !kind.is_block_device() {
             let code = if kind.is_dir() { "EISDIR" } else { "EINVAL" };
@@ -70,7 +79,7 @@ impl Place {
         }
         let size = open(path, &Open::read()).and_then(|file| file.size().map_err(|errno| of_size(path, errno)));
         let size = size.map_err(|error| refused(command, path, error))?;
-        Ok(place(Kind::Device, size, path_holds_volume(path)))
+        Ok(place(Kind::Device, size, volume_in(path, size)))
     }
 
     fn missing(path: &Path) -> Place {
@@ -78,20 +87,27 @@ impl Place {
             path: path.to_owned(),
             kind: Kind::Missing,
             size: 0,
-            holds_volume: false,
+            volume: Volume::None,
         }
     }
 
     /// Makes sure that the path may be written over.
     ///
     /// # Errors
-    /// It holds a volume or is a device, and `force` is not given; somebody else has it.
+    /// It holds a volume or is a device, and `force` is not given; somebody else has it; it cannot be read, and may hold a volume.
     pub(crate) fn claim(&self, command: &'static str, force: bool) -> Result<Claim, Failure> {
         let shown = self.path.display().to_string();
-        let precious = match (self.holds_volume, self.kind) {
-            (true, _) => Some(("EEXIST", "it holds a baio volume, which would be destroyed")),
-            (false, Kind::Device) => Some(("EPERM", "it is a device, and all that it holds would be destroyed")),
-            (false, Kind::File | Kind::Missing) => None,
+        let precious = match (self.volume, self.kind) {
+            (Volume::Held, _) => Some(("EEXIST", "it holds a baio volume, which would be destroyed")),
+            (Volume::Unread, _) => {
+                let said = "it cannot be read, and may hold a baio volume, which would be destroyed";
+                return Err(Failure::new(command, "EACCES", said)
+                    .on(shown)
+                    .needing("the permission to read it")
+                    .cured_by("let it be read (`chmod u+r`), or name something else"));
+            }
+            (Volume::None, Kind::Device) => Some(("EPERM", "it is a device, and all that it holds would be destroyed")),
+            (Volume::None, Kind::File | Kind::Missing) => None,
         };
         let Some((code, said)) = precious else {
             return Ok(Claim(None));
@@ -167,8 +183,13 @@ pub(crate) fn is_empty(command: &'static str, path: &Path) -> Failure {
         .cured_by("say with --size how large it is to be")
 }
 
-fn path_holds_volume(path: &Path) -> bool {
-    std::fs::File::open(path).is_ok_and(|file| holds_volume(&file))
+/// Who may write it may not be allowed to read it.
+fn volume_in(path: &Path, size: u64) -> Volume {
+    match std::fs::File::open(path) {
+        Ok(file) if holds_volume(&file) => Volume::Held,
+        Err(_) if size >= VOLUME_BYTES_MIN => Volume::Unread,
+        Ok(_) | Err(_) => Volume::None,
+    }
 }
 
 fn open(path: &Path, options: &Open) -> Result<File, SetupError> {

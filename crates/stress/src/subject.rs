@@ -255,7 +255,12 @@ impl Subject {
 /// # Errors
 /// There is something else; or what the system said.
 pub fn may_replace(command: &'static str, path: &Path) -> Result<(), Failure> {
-    Place::look(command, path)?.claim(command, false).map(drop)
+    let claimed = Place::look(command, path)?.claim(command, false);
+    claimed.map(drop).map_err(|failure| {
+        failure
+            .needing("a new file, or one that holds nothing precious")
+            .cured_by("name another file")
+    })
 }
 
 fn of_file(wish: &Wish<'_>, path: &Path) -> Result<Ground, Failure> {

@@ -16,7 +16,7 @@ use super::pattern::{GOLDEN, mix};
 /// Bytes of the part in plain text; no block is smaller.
 pub(crate) const HEADER: u64 = 32;
 
-/// Blocks of one object that a ledger can know: a gigabyte of it.
+/// Blocks of all objects together that ledgers may know: a gigabyte of memory.
 pub(crate) const BLOCKS_MAX: u64 = 1 << 28;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"baiostmp");

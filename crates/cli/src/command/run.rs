@@ -1,15 +1,17 @@
 //! `baio run`: starts a program on the drop-in libraries, and says at the end what it did with them.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use baio_console::drop_ins::DropIn;
 use baio_console::failure::Failure;
 use baio_console::output::{Align, Output, Table};
 use baio_shim::counters::{self, Counts, Operation};
+use baio_stress::may_replace;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -62,6 +64,7 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> ExitCode {
         Ok(prepared) => prepared,
         Err(failure) => return output.tell_failure(&failure).into(),
     };
+    let sheet = counts.as_ref();
     let ended = child::run(&args.program, |command| {
         for (library, directory) in &libraries {
             library.lend(directory, command);
@@ -70,9 +73,14 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> ExitCode {
     });
     let ended = match ended {
         Ok(ended) => ended,
-        Err(error) => return child::tell_not_run("run", &args.program, &error, output),
+        Err(error) => {
+            if let Some(sheet) = sheet {
+                sheet.remove_new();
+            }
+            return child::tell_not_run("run", &args.program, &error, output);
+        }
     };
-    let told = counters::read(&file).and_then(|read| tell(&libraries, &read, counts));
+    let told = counters::read(&file).and_then(|read| tell(&libraries, &read, sheet));
     if let Err(error) = told {
         let object = args
             .counts
@@ -87,7 +95,50 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> ExitCode {
     child::status_of(ended)
 }
 
-type Prepared = (Vec<(DropIn, PathBuf)>, File, PathBuf, Option<File>);
+type Prepared = (Vec<(DropIn, PathBuf)>, File, PathBuf, Option<CountsFile>);
+
+/// The file of `--counts`, open.
+struct CountsFile {
+    path: PathBuf,
+    file: File,
+    is_new: bool,
+}
+
+impl CountsFile {
+    /// What is in it stays until there is something to write.
+    fn open(path: &Path) -> Result<CountsFile, Failure> {
+        let found = path.metadata();
+        // A pipe or a terminal holds nothing that could be destroyed.
+        let is_stream = found.as_ref().is_ok_and(|found| {
+            let kind = found.file_type();
+            kind.is_fifo() || kind.is_char_device()
+        });
+        if !is_stream {
+            may_replace("run", path)?;
+        }
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|error| {
+            Failure::from_io("run", &error)
+                .on(path.display().to_string())
+                .needing("a file that can be written")
+                .cured_by("name another file by --counts; the program was not started")
+        })?;
+        Ok(CountsFile {
+            path: path.to_owned(),
+            file,
+            is_new: found.is_err(),
+        })
+    }
+
+    /// Nothing has come of it. What has taken its name since is somebody else's.
+    fn remove_new(&self) {
+        let identity = |found: Metadata| (found.dev(), found.ino());
+        let ours = self.file.metadata().map(identity).ok();
+        if self.is_new && ours.is_some() && ours == self.path.symlink_metadata().map(identity).ok() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
 
 /// What must be there before the program starts.
 fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
@@ -100,32 +151,24 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
     for (_, library) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
         libraries.push((library, library.find("run", &args.libraries)?));
     }
-    let counts = args.counts.as_ref().map(|path| {
-        // What is in it stays until there is something to write.
-        let file = File::options().write(true).create(true).truncate(false).open(path);
-        file.map_err(|error| {
-            Failure::from_io("run", &error)
-                .on(path.display().to_string())
-                .needing("a file that can be written")
-                .cured_by("name another file by --counts; the program was not started")
-        })
-    });
     let (file, path) = counters::create().map_err(|error| {
         Failure::from_io("run", &error)
             .on("the memory to count in")
             .needing("16 KiB of memory and a descriptor")
             .cured_by("raise the limit that is hit, ulimit -n or the cgroup's memory")
     })?;
-    Ok((libraries, file, path, counts.transpose()?))
+    let counts = args.counts.as_deref().map(CountsFile::open).transpose()?;
+    Ok((libraries, file, path, counts))
 }
 
-fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], counts: Option<File>) -> io::Result<()> {
+fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], sheet: Option<&CountsFile>) -> io::Result<()> {
     let used = libraries.iter().map(|(library, _)| match library {
         DropIn::Libaio => (DropIn::Libaio, "libaio", &read[0]),
         DropIn::PosixAio => (DropIn::PosixAio, "posix_aio", &read[1]),
     });
-    match counts {
-        Some(mut file) => {
+    match sheet {
+        Some(CountsFile { file, .. }) => {
+            let mut file = file;
             let mut object: Map<String, Value> =
                 used.map(|(_, key, counts)| (key.to_owned(), as_json(counts))).collect();
             object.insert("schema_version".to_owned(), 1.into());

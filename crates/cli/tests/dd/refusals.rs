@@ -1,13 +1,14 @@
 //! Promise: what cannot work is found before anything is cut, and the message names what was typed; a beginning that an end cannot have is
 //! said as GNU dd says it.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::confined::Confined;
 use crate::support::gnu;
-use crate::support::{self, BAIO, Loop, Place};
+use crate::support::{self, BAIO, Done, Loop, Place};
 
 /// A directory on a file system that has no uncached I/O, if this machine has one.
 fn without_uncached() -> Option<(tempfile::TempDir, String)> {
@@ -189,6 +190,37 @@ fn behind_the_end_of_a_device() {
         found.extend(gnu::differences(&place, case));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Of what may be written and not read nobody can say that it is no volume; what is too short for one is written as by GNU dd.
+#[test]
+fn a_volume_that_may_only_be_written_is_not_destroyed() {
+    let place = Place::new();
+    place.volume("4M", "1M");
+    place.write("short", &[1; 1000]);
+    let before = place.read("vol");
+    std::fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    for name in ["vol", "short"] {
+        std::fs::set_permissions(place.path(name), Permissions::from_mode(0o222)).unwrap();
+    }
+    let to = |name: &str| format!("of={}", place.path(name).display());
+    for more in [&[][..], &["oflag=append", "conv=notrunc"], &["oflag=nofollow"]] {
+        let vol = to("vol");
+        let words = [&["dd", "if=/dev/zero", &vol, "count=1"][..], more].concat();
+        let told = Done(Confined::new().run(BAIO, &words)).fails_with(1);
+        let said = told.errors();
+        assert!(
+            said.contains("may hold a baio volume") && said.contains("chmod"),
+            "{more:?}: {said}"
+        );
+    }
+    let short = to("short");
+    Done(Confined::new().run(BAIO, &["dd", "if=/dev/zero", &short, "count=1"])).succeeds();
+    for name in ["vol", "short"] {
+        std::fs::set_permissions(place.path(name), Permissions::from_mode(0o644)).unwrap();
+    }
+    assert!(place.read("vol") == before);
+    assert_eq!(place.read("short"), [0; 512]);
 }
 
 /// A descriptor that the shell has opened has no name, and perhaps no `/proc` to be opened once more by.

@@ -1,7 +1,11 @@
 //! Promise: what `baio latency` must not or cannot do is refused before anything is changed, with need and cure.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::confined::Confined;
 use crate::support::refusals;
-use crate::support::{self, Place, Unchanged};
+use crate::support::{self, BAIO, Done, Place, Unchanged};
 
 #[test]
 fn nothing_precious_is_written_over_unasked() {
@@ -36,6 +40,15 @@ fn results_replace_neither_the_target_nor_a_volume() {
             "{line}: a file without results does not stay"
         );
     }
+    for (line, status) in [("--csv missing/x", 1), ("--csv new", 2), ("--csv f", 2)] {
+        // Of what is to be made too: neither it nor a file without results stays.
+        let target = if line == "--csv f" { "f" } else { "new" };
+        place
+            .baio(&format!("latency {target} --writes 10 {line}"))
+            .fails_with(status);
+        file.check(line);
+        assert!(!place.path("new").exists(), "{line}");
+    }
     // Of a segment the volume is the target.
     place.baio("latency vol#a --writes 10 --csv vol").fails_with(1);
     volume.check("its own volume");
@@ -46,6 +59,28 @@ fn results_replace_neither_the_target_nor_a_volume() {
         "an ordinary file is"
     );
     assert!(!place.read("old.csv").contains(&b'x'), "whole");
+}
+
+/// Of what may be written and not read nobody can say that it is no volume.
+#[test]
+fn results_do_not_replace_a_volume_that_may_only_be_written() {
+    let place = Place::new();
+    place.volume("4M", "1M");
+    place.write("f", &support::random_bytes(64 << 10, 1));
+    let before = place.read("vol");
+    let mode = |name: &str, mode| std::fs::set_permissions(place.path(name), Permissions::from_mode(mode)).unwrap();
+    mode("", 0o755);
+    mode("f", 0o666);
+    mode("vol", 0o222);
+    let [f, vol] = ["f", "vol"].map(|name| place.path(name).display().to_string());
+    let csv = ["latency", &f, "--writes", "10", "--csv", &vol];
+    let over = ["stress", &vol, "--rw", "write", "--once", "--force"];
+    for words in [&csv, &over] {
+        let told = Done(Confined::new().run(BAIO, words)).fails_with(1);
+        assert!(told.errors().contains("may hold a baio volume"), "{}", told.errors());
+    }
+    mode("vol", 0o644);
+    assert!(place.read("vol") == before);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Promise: `baio latency --writes N` posts N writes at once and knows two times of each, matched by request; in the answer, and as
 //! CSV.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use serde_json::json;
 
 use crate::support::{Place, has};
@@ -45,6 +48,18 @@ fn both_times_of_every_write() {
         assert_eq!(line[8], "0");
         before = enqueued;
     }
+}
+
+/// A path is bytes, and JSON is text.
+#[test]
+fn the_times_may_go_to_a_file_whose_name_is_no_text() {
+    let place = Place::new();
+    place.write("f", &[0; 64 << 10]);
+    let name = OsStr::from_bytes(b"t\xff.csv");
+    let words = ["latency", "f", "--writes", "3", "--json", "--csv"].map(OsStr::new);
+    let told = place.words(words.into_iter().chain([name])).succeeds().json();
+    assert_eq!(told["files"]["csv"], "t\\xff.csv");
+    assert!(place.path(".").join(name).exists());
 }
 
 #[test]

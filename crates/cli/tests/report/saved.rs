@@ -140,6 +140,14 @@ fn somebody_elses_file_is_left_alone() {
     assert!(failed.error()["cure"].as_str().unwrap().contains("--out"));
     assert_eq!(place.read("report.json"), b"{\"mine\": true}");
     assert_eq!(names_in(&place), ["report.json"]);
+    // Nor what has the name that an older report gets; and nothing is measured for a report that could not be kept.
+    let line = "report --quick --working-set 4M --only segments --out out";
+    place.baio(line).succeeds();
+    place.write("out/report.json.old", b"mine");
+    let failed = place.baio(&format!("{line} --json")).fails_with(1);
+    let object = failed.error()["object"].as_str().unwrap().to_owned();
+    assert!(object.ends_with("report.json.old"), "{object}");
+    assert_eq!(place.read("out/report.json.old"), b"mine");
 }
 
 #[test]

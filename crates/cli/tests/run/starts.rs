@@ -135,6 +135,31 @@ fn nothing_runs_without_the_library() {
 }
 
 #[test]
+fn counts_replace_no_volume_and_leave_no_empty_file() {
+    let place = Place::new();
+    place.volume("4M", "1M");
+    let before = place.read("vol");
+    let run = |counts: &str, program: &str| {
+        let libraries = libraries();
+        place.baio(&format!(
+            "run --libaio --libraries {libraries} --counts {counts} -- {program}"
+        ))
+    };
+    let told = ends(run("vol", "touch begun"), 1);
+    assert!(told.errors().contains("holds a baio volume"), "{}", told.errors());
+    assert!(!told.errors().contains("--force"), "there is none: {}", told.errors());
+    assert!(place.read("vol") == before && !place.path("begun").exists());
+    ends(run(".", "touch begun"), 1);
+    // There is nothing to count.
+    ends(run("new", "./none"), 127);
+    assert!(!place.path("new").exists());
+    // A pipe has nothing to lose.
+    let told = ends(run("/dev/stdout", "true"), 0);
+    assert!(told.text().contains("\"schema_version\":1"), "{}", told.text());
+    ends(run("/dev/null", "true"), 0);
+}
+
+#[test]
 fn a_program_that_is_not_there_or_is_killed_ends_as_in_a_shell() {
     let place = Place::new();
     let run = |rest: &str| place.baio(&format!("run --libaio --libraries {} -- {rest}", libraries()));

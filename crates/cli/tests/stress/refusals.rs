@@ -1,6 +1,7 @@
 //! Promise: what `baio stress` must not or cannot do is refused before anything is changed, with need and cure.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use crate::support::confined::Confined;
 use crate::support::refusals;
@@ -105,6 +106,7 @@ fn command_lines_that_make_no_sense() {
         ("stress f --request-size 128K", 2, "EUSAGE"),
         ("stress f --request-size 2G --depth 16384", 2, "EUSAGE"),
         ("stress f --request-size 16 --verify --mode kernel", 2, "EUSAGE"),
+        ("stress new --files 1024 --size 4G --rw write --verify", 2, "EUSAGE"),
         ("stress f --depth 0", 2, "EUSAGE"),
         ("stress f --batch 33", 2, "EUSAGE"),
         ("stress f --threads 17", 2, "EUSAGE"),
@@ -150,6 +152,40 @@ fn a_file_that_cannot_be_filled_does_not_stay() {
         .fails_with(1);
     assert!(!place.path("new").exists());
     place.baio("stress missing/new --rw write --size 64K").fails_with(1);
+}
+
+#[test]
+fn of_several_files_none_is_changed_where_one_cannot_be() {
+    let place = Place::new();
+    place.write("f.1", &[1; 4096]);
+    // `f.2` is a link to nowhere: it is missing, and cannot be made.
+    std::os::unix::fs::symlink("no/where", place.path("f.2")).unwrap();
+    place.baio("stress f --files 3 --size 64K --rw write").fails_with(1);
+    assert!(!place.path("f.0").exists());
+    assert_eq!(place.read("f.1"), [1; 4096]);
+    assert!(place.path("f.2").symlink_metadata().is_ok());
+}
+
+/// Each of them has room, and all together have none.
+#[test]
+fn room_is_asked_for_all_files_at_once() {
+    let place = Place::new();
+    let script = "mkdir tiny && mount -t tmpfs -o size=8m none tiny || { echo none; exit 0; }
+        $BAIO stress tiny/f --files 3 --size 4M --rw write --json; ls -A tiny";
+    let ended = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .env("BAIO", support::BAIO)
+        .current_dir(place.path("."))
+        .output();
+    let told = ended.map_or_else(
+        |_| "none".to_owned(),
+        |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
+    );
+    if told.starts_with("none") || told.is_empty() {
+        return support::skip("no tmpfs can be mounted here");
+    }
+    assert!(told.contains("ENOSPC") && told.contains("into 3 files"), "{told}");
+    assert_eq!(told.lines().count(), 1, "nothing was made: {told}");
 }
 
 #[test]

@@ -148,6 +148,14 @@ fn a_pause_between_requests_ends_too() {
     assert_eq!(told["requests"], 1, "{told}");
 }
 
+/// It would wait for its next request a day.
+#[test]
+fn a_pause_between_requests_ends_with_the_run() {
+    let place = with_file();
+    let told = place.in_a_minute("stress f --interval 1440m --runtime 100ms --json");
+    assert_eq!(told.succeeds().json()["requests"], 1);
+}
+
 /// What was to be filled has lost its name: whoever has that now keeps it.
 #[test]
 fn a_file_that_came_into_the_place_of_a_half_made_one_stays() {

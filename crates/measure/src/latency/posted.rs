@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use baio_console::failure::Failure;
 use baio_console::interrupt::{self, Interrupt};
+use baio_console::named::{NamedSegment, Volume};
 use baio_console::output::wrapped;
 use baio_console::size::format_size;
+use baio_console::target::{Target, TypedTarget};
 use baio_engine::{Durability, Wait};
 use baio_stress::{Ground, Latency, Manner, Recorder, Subject, Wish};
 use serde::Serialize;
@@ -53,7 +55,7 @@ pub(crate) struct Told {
 /// The files that were written.
 #[derive(Default, Serialize)]
 struct Written {
-    csv: Option<PathBuf>,
+    csv: Option<String>,
 }
 
 /// All writes once.
@@ -101,7 +103,23 @@ impl Times {
     }
 }
 
+/// The file, device or volume that is written to.
+fn path_of(target: &TypedTarget) -> Result<PathBuf, Failure> {
+    Ok(match target.meant(COMMAND)? {
+        Target::File(path) | Target::Served(path) => path,
+        Target::Segment(NamedSegment {
+            volume: Volume::Here(path) | Volume::Served(path),
+            ..
+        }) => path,
+    })
+}
+
 pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
+    // Before a file is made for writes whose times cannot be kept.
+    let sheet = match &args.csv {
+        Some(path) => Some(Sheet::open("--csv", path, &path_of(&args.target)?)?),
+        None => None,
+    };
     let ground = Ground::prepare(&Wish {
         command: COMMAND,
         target: &args.target,
@@ -117,8 +135,6 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
         (Durability::None, _) if args.durable => (Durability::Data, "it was asked for"),
         known => known,
     };
-    let sheet = args.csv.as_ref().map(|path| Sheet::open("--csv", path, &ground));
-    let sheet = sheet.transpose()?;
     let manner = Manner {
         backend: args.backend,
         durability,

@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
-use baio_stress::{Ground, may_replace};
+use baio_console::printable::readable;
+use baio_stress::may_replace;
 
 use super::COMMAND;
 
@@ -25,16 +26,10 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Sheet {
-    /// Opens the one that `option` names, and changes none that is there.
-    pub(super) fn open(option: &str, path: &Path, ground: &Ground) -> Result<Sheet, Failure> {
+    /// Opens the one that `option` names, and changes none that is there; `target` may not be there yet.
+    pub(super) fn open(option: &str, path: &Path, target: &Path) -> Result<Sheet, Failure> {
         may_replace(COMMAND, path)?;
-        let before = identity(path);
-        if before.is_some() && before == identity(&ground.path) {
-            return Err(Failure::usage(COMMAND, "the target is this very file")
-                .on(format!("{option} {}", path.display()))
-                .needing("a file of its own for the result")
-                .cured_by("name another file"));
-        }
+        let is_new = identity(path).is_none();
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|error| {
             Failure::from_io(COMMAND, &error)
@@ -42,14 +37,23 @@ impl Sheet {
                 .needing("a file that can be written, in a directory that is there")
                 .cured_by("check the path and its permissions, or name another one")
         })?;
-        Ok(Sheet {
+        let sheet = Sheet {
             path: path.to_owned(),
             file,
-            is_new: before.is_none(),
-        })
+            is_new,
+        };
+        // Now that it is there, both have an identity if they are one.
+        if identity(path) == identity(target) {
+            return Err(Failure::usage(COMMAND, "the target is this very file")
+                .on(format!("{option} {}", path.display()))
+                .needing("a file of its own for the result")
+                .cured_by("name another file"));
+        }
+        Ok(sheet)
     }
 
-    pub(super) fn write(mut self, text: &str) -> Result<PathBuf, Failure> {
+    /// Writes it; where it is, as text.
+    pub(super) fn write(mut self, text: &str) -> Result<String, Failure> {
         let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
         written.map_err(|error| {
             Failure::from_io(COMMAND, &error)
@@ -58,7 +62,7 @@ impl Sheet {
                 .cured_by("free some space, or name a file elsewhere")
         })?;
         self.is_new = false;
-        Ok(self.path.clone())
+        Ok(readable(&self.path))
     }
 }
 

@@ -27,18 +27,38 @@ pub(super) enum When {
     OnRequest,
 }
 
+/// What the experiments of a report work on.
+pub(super) struct Work {
+    pub(super) working_set: u64,
+    /// Bytes that are carried, where a file is named.
+    pub(super) input: Option<u64>,
+    /// Of the volume that has many.
+    pub(super) segments: u64,
+    pub(super) only_reads: bool,
+}
+
 impl Experiment {
     /// Bytes that it may need at most at a time. What is only read needs next to none.
-    pub(super) fn room(&self, working_set: u64, only_reads: bool) -> u64 {
+    pub(super) fn room(&self, work: &Work) -> u64 {
         // A volume beside a file, and what its metadata and a log take.
-        let spare = 128 << 20;
+        let spare: u64 = 128 << 20;
         match self.name {
-            _ if only_reads => 0,
-            // They look themselves, and choose less work where there is less room.
-            "buffered-writes" | "volume-scale" => 0,
+            _ if work.only_reads => 0,
+            // It looks itself, and chooses less work where there is less room.
+            "buffered-writes" => 0,
             "log-appends" => spare + (256 << 20),
-            "segments" => 2 * spare,
-            _ => spare + 2 * working_set,
+            "segments" => spare.saturating_add(work.input.unwrap_or(spare)),
+            "volume-scale" => volume_scale::room(work.segments).saturating_add(spare),
+            _ => spare.saturating_add(work.working_set.saturating_mul(2)),
+        }
+    }
+
+    /// What makes it need less room.
+    pub(super) fn needs_less_by(&self) -> &'static str {
+        match self.name {
+            "segments" => "a smaller file by --input",
+            "volume-scale" => "fewer --segments",
+            _ => "a smaller --working-set",
         }
     }
 }
@@ -162,6 +182,34 @@ mod tests {
         let (all, _) = choose(&[], None).unwrap();
         assert!(all.len() > 1 && all.iter().all(|e| e.name != "volume-scale"));
         assert_eq!(choose(&["volume-scale".into()], None).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn room_is_counted_for_whatever_is_asked_for() {
+        let room = |name: &str, work: &Work| EXPERIMENTS.iter().find(|one| one.name == name).unwrap().room(work);
+        let work = Work {
+            working_set: 1 << 30,
+            input: None,
+            segments: 2_000,
+            only_reads: false,
+        };
+        assert_eq!(room("random-read", &work), (2 << 30) + (128 << 20));
+        let usual = room("volume-scale", &work);
+        assert!(usual > 2_000 * 4096 && usual < 1 << 30, "{usual}");
+        let much = Work {
+            working_set: 1 << 63,
+            input: Some(u64::MAX),
+            segments: 100_000_000,
+            ..work
+        };
+        assert_eq!(room("random-read", &much), u64::MAX);
+        assert_eq!(room("segments", &much), u64::MAX);
+        assert!(room("volume-scale", &much) > 100_000_000 * 4096);
+        let only_reads = Work {
+            only_reads: true,
+            ..much
+        };
+        assert!(EXPERIMENTS.iter().all(|one| one.room(&only_reads) == 0));
     }
 
     #[test]

@@ -12,14 +12,15 @@ use baio_console::interrupt::Interrupt;
 
 use crate::figures::interrupt;
 use crate::report::args::ReportArgs;
-use crate::report::experiments::{Experiment, choose};
+use crate::report::experiments::{Experiment, Work, choose};
 use crate::report::findings::Findings;
 use crate::report::progress::{Course, Progress};
 use crate::report::record::{Experiment as Told, FAILED, FORMAT, Machine, Record, Row, STOPPED};
 use crate::report::save::Shelf;
 use crate::report::setting::{Setting, at_most, working_set_of};
 use crate::report::target::Target;
-use crate::report::work_dir::{Place, WorkDir, refuse_without_room, remove_left_over};
+use crate::report::volume_scale::{SEGMENTS, SEGMENTS_QUICK};
+use crate::report::work_dir::{Need, Place, WorkDir, refuse_without_room, remove_left_over};
 use crate::report::{machine, promises};
 
 /// A report that was taken, or as much of it as there is.
@@ -75,17 +76,30 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     if before.is_some() {
         shelf.go_on();
     }
+    shelf.may_set_aside()?;
     interrupt::watch("report")?;
     let of_the_caller = [path, args.input.as_deref(), args.out.as_deref()];
     remove_left_over(
         &parent,
         &of_the_caller.map(|path| path.and_then(|path| path.canonicalize().ok())),
     );
-    refuse_without_room(
+    let segments = args
+        .segments
+        .unwrap_or(if args.quick { SEGMENTS_QUICK } else { SEGMENTS });
+    look_for_room(
         &parent,
-        chosen
-            .iter()
-            .map(|one| (one.name, one.room(working_set, target.is_some()))),
+        &chosen,
+        &Work {
+            working_set,
+            // Of one that cannot be looked at it is told when it is read.
+            input: args
+                .input
+                .as_ref()
+                .and_then(|path| path.metadata().ok())
+                .map(|found| found.len()),
+            segments,
+            only_reads: target.is_some(),
+        },
     )?;
     let work = WorkDir::make(&parent, args.keep)?;
     let setting = Setting {
@@ -93,7 +107,7 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         input: args.input,
         quick: args.quick,
         working_set,
-        segments: args.segments,
+        segments,
         target,
     };
     let fresh = || Record {
@@ -117,6 +131,15 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         kept: args.keep.then(|| work.path().to_owned()),
         interrupted: interrupt::check().err(),
     })
+}
+
+fn look_for_room(dir: &Path, chosen: &[&Experiment], work: &Work) -> Result<(), Failure> {
+    let needs = chosen.iter().map(|one| Need {
+        name: one.name,
+        bytes: one.room(work),
+        less_by: one.needs_less_by(),
+    });
+    refuse_without_room(dir, needs)
 }
 
 fn all(
@@ -284,7 +307,7 @@ mod tests {
             input: None,
             quick: true,
             working_set: 1 << 20,
-            segments: None,
+            segments: SEGMENTS_QUICK,
             target: None,
         }
     }

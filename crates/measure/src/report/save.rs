@@ -88,6 +88,26 @@ impl Shelf {
         self.older.set(None);
     }
 
+    /// Makes sure that the report that is there may be set aside.
+    ///
+    /// # Errors
+    /// What has that name already is somebody else's.
+    pub(super) fn may_set_aside(&self) -> Result<(), Failure> {
+        let old = self.dir.join(OLDER);
+        let is_ours = fs::symlink_metadata(&old).is_err() || load(&old).is_ok();
+        if is_ours || self.older.get().is_none() {
+            return Ok(());
+        }
+        Err(Failure::new(
+            "report",
+            "EEXIST",
+            "this is no report of ours, and the one that is there would take its place",
+        )
+        .on(old.display().to_string())
+        .needing("a directory with no other report.json.old")
+        .cured_by("move it away, or name another directory by --out"))
+    }
+
     /// Writes the report as it stands; an older one is set aside first. One that was interrupted before it had a figure does not
     /// take its place.
     ///
@@ -116,6 +136,8 @@ impl Shelf {
 
     /// Keeps what is there by another name. One that did not finish is not worth one that did.
     fn set_aside(&self, is_finished: bool) -> Result<(), Failure> {
+        // It may have come since the report began.
+        self.may_set_aside()?;
         let (old, fresh) = self.places(OLDER);
         if !is_finished && load(&old).is_ok_and(|old| old.finished) {
             return Ok(());
@@ -243,6 +265,28 @@ mod tests {
             Shelf::at(dir.path()).is_err(),
             "a page of somebody else's was taken for ours"
         );
+    }
+
+    #[test]
+    fn somebody_elses_file_is_not_replaced_by_an_older_report() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().join(OLDER);
+        let save = || Shelf::at(dir.path()).unwrap().save(&of("1", true, Some(1.0)), false);
+        fs::write(&old, "somebody else's").unwrap();
+        Shelf::at(dir.path()).unwrap().may_set_aside().unwrap();
+        save().unwrap();
+        let shelf = Shelf::at(dir.path()).unwrap();
+        let refused = shelf.may_set_aside().unwrap_err();
+        assert!(refused.to_string().contains("--out"), "{refused}");
+        // Also where it has come meanwhile.
+        assert!(save().is_err());
+        assert_eq!(fs::read_to_string(&old).unwrap(), "somebody else's");
+        assert_eq!(load(&dir.path().join(JSON)).unwrap().began, "1");
+        shelf.go_on();
+        shelf.may_set_aside().unwrap();
+        fs::remove_file(&old).unwrap();
+        save().unwrap();
+        save().unwrap();
     }
 
     /// A report of this name, finished or not, with a figure or without.

@@ -22,7 +22,7 @@ pub(crate) struct Setting {
     /// Bytes of the working set of an experiment, a multiple of [`WORKING_SET_STEP`].
     pub(crate) working_set: u64,
     /// Segments of the experiment that makes many.
-    pub(crate) segments: Option<u64>,
+    pub(crate) segments: u64,
     /// What is only read, instead of files of our own.
     pub(crate) target: Option<Target>,
 }

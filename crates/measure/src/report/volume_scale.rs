@@ -6,7 +6,7 @@
 //! blocks to be given away, where they stand for "never written" as a hole does: else the volume file would be made of as
 //! many extents as segments, and the file system would be measured.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::figures::command_line::CommandLine;
 use crate::figures::worker::many_segments::{Filled, Job, Use, Used};
-use crate::figures::{median, worker};
+use crate::figures::{interrupt, median, worker};
 use crate::report::findings::Findings;
 use crate::report::marks::Bound;
 use crate::report::setting::{Setting, storage_failure};
@@ -26,6 +26,10 @@ use crate::report::setting::{Setting, storage_failure};
 const SIZE_BYTES: u64 = 4 << 40;
 const BLOCK_BYTES: u64 = 4096;
 const PIECE: usize = 1 << 20;
+
+/// Segments, if nobody says how many.
+pub(super) const SEGMENTS: u64 = 20_000;
+pub(super) const SEGMENTS_QUICK: u64 = 2_000;
 
 /// What the project has set itself.
 const PAIRS_MAX: f64 = 1.15; // 1.1, rounded
@@ -35,10 +39,9 @@ const DD_RATIO_MIN: f64 = 0.7;
 const ROUNDS_MAX: f64 = 4.5; // 4, rounded
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let segments = setting.segments.unwrap_or(setting.either(2_000, 20_000));
     let (rounds, opens) = setting.either((1, 10_000), (3, 1_000_000));
     let path = setting.dir.join("scale.volume");
-    Scale(findings).measure(&path, segments, rounds, opens)
+    Scale(findings).measure(&path, setting.segments, rounds, opens)
 }
 
 struct Scale<'a>(&'a mut Findings);
@@ -209,35 +212,97 @@ fn ask<T: serde::de::DeserializeOwned>(job: &Job) -> Result<T, Failure> {
     worker::ask(&worker::Job::VolumeScale(job.clone())).map_err(|why| Failure::new("report", "EIO", why))
 }
 
-/// Formats the volume and writes zeroes where its segments will write.
-fn make(path: &Path, segments: u64) -> Result<Layout, Failure> {
-    // Room for the creates that are measured, too.
-    let segments_max = (segments + segments / 50).max(16);
-    let format = FormatOptions {
+/// The volume of so many segments, with room for the creates that are measured, too.
+fn format_of(segments: u64) -> FormatOptions {
+    FormatOptions {
         size_bytes: Some(SIZE_BYTES),
-        segments: Some(segments_max),
+        segments: Some(segments.saturating_add(segments / 50).max(16)),
         ..FormatOptions::default()
-    };
-    baio::format(path, &format).map_err(storage_failure)?;
-    let (_, layout) = Layout::plan(SIZE_BYTES, SIZE_BYTES, format.block_size, format.segments)
-        .map_err(|error| Failure::new("report", "EINVAL", error.to_string()))?;
-    let told = |error: std::io::Error| Failure::from_io("report", &error).on(path.display().to_string());
-    let file = OpenOptions::new().write(true).open(path).map_err(told)?;
-    let zeros = vec![0; PIECE];
-    let ranges = [
+    }
+}
+
+/// Where everything is in it.
+fn layout_of(format: &FormatOptions) -> Result<Layout, Failure> {
+    let planned = Layout::plan(SIZE_BYTES, SIZE_BYTES, format.block_size, format.segments);
+    planned.map(|(_, layout)| layout).map_err(|error| {
+        Failure::new("report", "EINVAL", error.to_string())
+            .on("--segments")
+            .needing("as many segments as a volume of 4 TiB has room for")
+            .cured_by("choose fewer")
+    })
+}
+
+/// Where its segments will write: from which byte on, and how many.
+fn ranges_of(format: &FormatOptions, layout: &Layout) -> [(u64, u64); 3] {
+    let data = format.segments.unwrap_or(0).saturating_mul(BLOCK_BYTES);
+    [
         (layout.table_at(), layout.table_bytes()),
         (layout.mirror_at(), layout.table_bytes()),
-        (layout.data_at(), segments_max * BLOCK_BYTES),
-    ];
-    for (start, len) in ranges {
-        let mut at = 0;
-        while at < len {
-            let some = (len - at).min(PIECE as u64);
-            file.write_all_at(&zeros[..some as usize], start + at).map_err(told)?;
-            at += some;
-        }
-    }
+        (layout.data_at(), data),
+    ]
+}
+
+/// Bytes that the volume of so many segments takes of its sparse file; 0 where there is no such volume, which is told when it is made.
+pub(super) fn room(segments: u64) -> u64 {
+    let format = format_of(segments);
+    let ranges = layout_of(&format).map(|layout| ranges_of(&format, &layout));
+    let sum = |ranges: [(u64, u64); 3]| ranges.iter().fold(0_u64, |sum, (_, len)| sum.saturating_add(*len));
+    ranges.map_or(0, sum)
+}
+
+/// Formats the volume and writes zeroes where its segments will write.
+fn make(path: &Path, segments: u64) -> Result<Layout, Failure> {
+    let format = format_of(segments);
+    let layout = layout_of(&format)?;
+    baio::format(path, &format).map_err(storage_failure)?;
+    let told = |error: std::io::Error| Failure::from_io("report", &error).on(path.display().to_string());
+    let file = OpenOptions::new().write(true).open(path).map_err(told)?;
+    // It may take minutes.
+    write_zeroes(&file, &ranges_of(&format, &layout), &mut interrupt::refuse, told)?;
     // And none of it in the kernel's cache.
     drop_pages_of(path).map_err(told)?;
     Ok(layout)
+}
+
+/// In pieces. Before each it asks whether it may go on.
+fn write_zeroes(
+    file: &File,
+    ranges: &[(u64, u64)],
+    go_on: &mut dyn FnMut() -> Result<(), Failure>,
+    told: impl Fn(std::io::Error) -> Failure,
+) -> Result<(), Failure> {
+    let zeros = vec![0; PIECE];
+    for &(start, len) in ranges {
+        let mut at = 0;
+        while at < len {
+            go_on()?;
+            let some = (len - at).min(PIECE as u64);
+            file.write_all_at(&zeros[..some as usize], start + at).map_err(&told)?;
+            at += some;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroes_are_written_until_somebody_wants_an_end() {
+        let file = tempfile::tempfile().unwrap();
+        let told = |error: std::io::Error| Failure::from_io("report", &error);
+        let mut asked = 0;
+        let mut go_on = || {
+            asked += 1;
+            match asked {
+                3 => Err(Failure::new("report", "EINTR", "interrupted")),
+                _ => Ok(()),
+            }
+        };
+        let piece = PIECE as u64;
+        assert!(write_zeroes(&file, &[(0, piece), (8 * piece, 4 * piece)], &mut go_on, told).is_err());
+        assert_eq!(file.metadata().unwrap().len(), 9 * piece);
+        write_zeroes(&file, &[(0, 10)], &mut || Ok(()), told).unwrap();
+    }
 }

@@ -79,9 +79,17 @@ impl Drop for Place {
     }
 }
 
-/// Refuses to begin what there is no room for: `needs` names each part and its bytes, of which one is there at a time.
-pub(super) fn refuse_without_room<'a>(dir: &Path, needs: impl Iterator<Item = (&'a str, u64)>) -> Result<(), Failure> {
-    let Some((name, needed)) = needs.max_by_key(|(_, bytes)| *bytes) else {
+/// What an experiment needs.
+pub(super) struct Need<'a> {
+    pub(super) name: &'a str,
+    pub(super) bytes: u64,
+    /// What makes it less.
+    pub(super) less_by: &'a str,
+}
+
+/// Refuses to begin what there is no room for. One of the experiments works at a time.
+pub(super) fn refuse_without_room<'a>(dir: &Path, needs: impl Iterator<Item = Need<'a>>) -> Result<(), Failure> {
+    let Some(Need { name, bytes, less_by }) = needs.max_by_key(|need| need.bytes) else {
         return Ok(());
     };
     // A directory that cannot be asked is told about when something is made in it.
@@ -89,14 +97,16 @@ pub(super) fn refuse_without_room<'a>(dir: &Path, needs: impl Iterator<Item = (&
         return Ok(());
     };
     let free = system.f_bavail.saturating_mul(system.f_frsize);
-    if needed <= free {
+    if bytes <= free {
         return Ok(());
     }
-    let said = format!("`{name}` works on {needed} bytes, and {free} bytes are free");
+    let said = format!("`{name}` works on {bytes} bytes, and {free} bytes are free");
     Err(Failure::new("report", "ENOSPC", said)
         .on(dir.display().to_string())
-        .needing(format!("{needed} bytes free on the file system"))
-        .cured_by("name another directory by --dir, a smaller --working-set, or the experiments that fit by --only"))
+        .needing(format!("{bytes} bytes free on the file system"))
+        .cured_by(format!(
+            "name another directory by --dir, {less_by}, or the experiments that fit by --only"
+        )))
 }
 
 /// An experiment is done with this file. The next one needs the room, unless files are kept.

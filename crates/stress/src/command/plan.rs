@@ -347,9 +347,13 @@ fn whole_requests(args: &StressArgs, size: u64, shown: &str) -> Result<u64, Fail
             .max(narrow.saturating_add(request_size));
         return refused(said, format!("at least {need} bytes"));
     }
-    if args.verify && blocks > STAMPED_BLOCKS_MAX {
-        let said = format!("{blocks} blocks are more than --verify can keep in mind");
-        return refused(said, format!("at most {} blocks", STAMPED_BLOCKS_MAX));
+    let stamped = blocks.saturating_mul(args.files.into());
+    if args.verify && stamped > STAMPED_BLOCKS_MAX {
+        let said = format!("{stamped} blocks are more than --verify can keep in mind");
+        return Err(Failure::usage(COMMAND, said)
+            .on(shown)
+            .needing(format!("at most {STAMPED_BLOCKS_MAX} blocks in all files together"))
+            .cured_by("choose a smaller --size, larger requests or fewer files, or leave out --verify"));
     }
     Ok(size)
 }

@@ -484,16 +484,27 @@ fn no_direct(typed: &str, asked: &str) -> Failure {
         .cured_by(format!("leave out {asked}"))
 }
 
-/// A file that is written over would be a volume no more.
+/// A file that is written over would be a volume no more. What cannot be read, and may be one, is taken for one: it might be written all the
+/// same.
 fn refuse_volume(path: &Path, typed: &str) -> Result<(), Failure> {
-    let readable = !is_stream(path) && path.exists();
-    let Some(file) = readable.then(|| std::fs::File::open(path).ok()).flatten() else {
+    if is_stream(path) {
         return Ok(());
-    };
-    match holds_volume(&file) {
-        true => Err(would_destroy(typed)),
-        false => Ok(()),
     }
+    match std::fs::File::open(path) {
+        Ok(file) if holds_volume(&file) => Err(would_destroy(typed)),
+        Ok(_) => Ok(()),
+        Err(_) if !is_long_file(path) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(may_destroy(typed)
+            .needing("the permission to read it")
+            .cured_by("let it be read (`chmod u+r`), remove it first, or copy to another file")),
+        Err(error) => Err(refused(typed, unopened(typed, &error))),
+    }
+}
+
+/// Is it a regular file that is long enough for a volume?
+fn is_long_file(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.len() >= VOLUME_BYTES_MIN)
 }
 
 /// The same for an open descriptor, which may be for writing only; and then there may be no `/proc` to open it once more by. What may be a
@@ -509,15 +520,15 @@ fn refuse_volume_behind(plain: &Plain, typed: &str) -> Result<(), Failure> {
         Some(file) if holds_volume(&file) => Err(would_destroy(typed)),
         Some(_) => Ok(()),
         None if plain.file.size().is_ok_and(|size| size < VOLUME_BYTES_MIN) => Ok(()),
-        None => Err(Failure::new(
-            "dd",
-            "EACCES",
-            "it cannot be read, and may hold a baio volume, which the copy would destroy",
-        )
-        .on(typed)
-        .needing("/proc and the permission to read it, or a descriptor that is open for reading too")
-        .cured_by("name it by of=, or open it for both (`1<>FILE`)")),
+        None => Err(may_destroy(typed)
+            .needing("/proc and the permission to read it, or a descriptor that is open for reading too")
+            .cured_by("name it by of=, or open it for both (`1<>FILE`)")),
     }
+}
+
+fn may_destroy(typed: &str) -> Failure {
+    let said = "it cannot be read, and may hold a baio volume, which the copy would destroy";
+    Failure::new("dd", "EACCES", said).on(typed)
 }
 
 fn would_destroy(typed: &str) -> Failure {
