@@ -148,11 +148,12 @@ fn coloured(answer: &impl Answer, text: &[u8]) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// In lines of 80 columns; a word that is longer has a line of its own.
-pub fn wrapped(text: &str) -> String {
+/// A sentence in lines of 80 columns; a word that is longer has a line of its own. The end of a line in it can only be a part of some name,
+/// and is an escape, as in a table: a name says nothing in a line of its own.
+pub fn wrapped(sentence: &str) -> String {
     const COLUMNS: usize = 80;
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    for word in Printable(sentence).to_string().split(' ') {
         let line = lines
             .last_mut()
             .filter(|line| line.is_empty() || line.width() + 1 + word.width() <= COLUMNS);
@@ -411,6 +412,15 @@ mod tests {
             assert_eq!(lines.split_whitespace().count(), word.split_whitespace().count() * 30);
         }
         assert_eq!(wrapped("short"), "short");
+    }
+
+    #[test]
+    fn a_name_makes_no_line_of_its_own() {
+        let name = "f\nall verified\ttab\u{202e}";
+        assert_eq!(
+            wrapped(&format!("{name}: uring")),
+            "f\\nall verified\\ttab\\u{202e}: uring"
+        );
     }
 
     #[test]
