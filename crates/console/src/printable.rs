@@ -35,8 +35,9 @@ pub(crate) fn lines(text: &str) -> String {
     safe
 }
 
-/// Controls, ends of lines, and Unicode's format characters: those of direction (U+202E turns a name round), the invisible, the tags.
-fn is_hidden(character: char) -> bool {
+/// Is it shown as an escape? Controls, ends of lines, and Unicode's format characters: those of direction (U+202E turns a name round), the
+/// invisible, the tags.
+pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

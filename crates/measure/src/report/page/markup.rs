@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use baio_console::printable::is_hidden;
 use serde::Serialize;
 
 /// Markup of ours, and in its places text of anybody's: `put!(html, "<li>{}</li>", name)`. The markup is a literal, in which no name of a
@@ -44,7 +45,7 @@ impl fmt::Write for Escaped<'_, '_> {
             '"' => self.0.write_str("&quot;"),
             '\'' => self.0.write_str("&#39;"),
             '\n' | '\t' => self.0.write_char(character),
-            other if is_invisible(other) => write!(self.0, "{}", other.escape_unicode()),
+            other if is_hidden(other) => write!(self.0, "{}", other.escape_unicode()),
             other => self.0.write_char(other),
         })
     }
@@ -67,13 +68,19 @@ impl Html {
         // Names are strings and numbers are finite or null, so nothing can go wrong; if it did, the chart would say so.
         let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
         for character in json.chars() {
-            // In JSON these stand in strings only, where an escape is the same: no end tag and no comment can begin. All of them have four
-            // digits.
+            // In JSON these stand in strings only, where an escape is the same: no end tag and no comment can begin.
             match character {
-                '<' | '>' | '&' => _ = write!(self.out, "\\u{:04x}", u32::from(character)),
-                other if is_invisible(other) => _ = write!(self.out, "\\u{:04x}", u32::from(other)),
+                '<' | '>' | '&' => self.escape(character),
+                other if is_hidden(other) => self.escape(other),
                 other => self.out.push(other),
             }
+        }
+    }
+
+    /// As JSON has it: those behind U+FFFF are two.
+    fn escape(&mut self, character: char) {
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            _ = write!(self.out, "\\u{unit:04x}");
         }
     }
 
@@ -86,14 +93,10 @@ impl Html {
     }
 }
 
-/// Shown as an escape: what has no shape of its own, or turns around what stands beside it.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
+    use baio_console::printable::Printable;
+
     use super::*;
 
     #[test]
@@ -126,5 +129,21 @@ mod tests {
             "{json}"
         );
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hostile);
+    }
+
+    /// An answer escapes what is hidden, each in its own way: in data that would be no JSON any more.
+    #[test]
+    fn an_answer_finds_nothing_to_escape_in_a_page() {
+        let hidden: String = ('\0'..=char::MAX).filter(|one| is_hidden(*one)).collect();
+        assert!(hidden.contains(['\u{ad}', '\u{2060}', '\u{e0001}']));
+        let mut html = Html::default();
+        html.data(&hidden);
+        let json = html.finish();
+        assert_eq!(Printable(&json).to_string(), json);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hidden);
+        let mut html = Html::default();
+        put!(html, "<i>{}</i>", hidden.replace(['\n', '\t'], ""));
+        let text = html.finish();
+        assert_eq!(Printable(&text).to_string(), text);
     }
 }
