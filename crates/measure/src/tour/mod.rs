@@ -67,12 +67,7 @@ pub(crate) struct Tour {
 /// Takes it.
 pub(crate) fn run(args: &TourArgs) -> Result<Tour, Failure> {
     let begun = Instant::now();
-    let parent = match &args.dir {
-        Some(dir) => dir.clone(),
-        None => {
-            std::env::current_dir().map_err(|error| Failure::from_io("tour", &error).on("the current directory"))?
-        }
-    };
+    let parent = whole(args.dir.as_deref())?;
     interrupt::watch("tour")?;
     remove_left_over(&parent, &[]);
     refuse_without_room(&parent)?;
@@ -95,6 +90,21 @@ pub(crate) fn run(args: &TourArgs) -> Result<Tour, Failure> {
         carried,
         killed,
         seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// The directory to look at, whole: what is given on to commands must be no option of theirs, as `-x` would be.
+fn whole(dir: Option<&Path>) -> Result<PathBuf, Failure> {
+    let whole = match dir {
+        Some(dir) => std::path::absolute(dir),
+        None => std::env::current_dir(),
+    };
+    whole.map_err(|error| {
+        let on = dir.map_or_else(|| "the current directory".to_owned(), |dir| dir.display().to_string());
+        Failure::from_io("tour", &error)
+            .on(on)
+            .needing("a directory that is there")
+            .cured_by("name one by --dir")
     })
 }
 
@@ -177,5 +187,20 @@ impl Answer for Tour {
             line if line.starts_with("This disk") || line.starts_with("What follows") => Tone::Heading,
             _ => Tone::Plain,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else each command takes the path for options: `baio tour --dir=-x`.
+    #[test]
+    fn what_is_given_on_is_a_whole_path() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(whole(Some(Path::new("-x"))).unwrap(), here.join("-x"));
+        assert_eq!(whole(None).unwrap(), here);
+        assert_eq!(whole(Some(Path::new("/x"))).unwrap(), Path::new("/x"));
+        assert!(whole(Some(Path::new(""))).is_err());
     }
 }
