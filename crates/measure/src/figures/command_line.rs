@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use baio_console::interrupt::Interrupt;
@@ -115,6 +115,11 @@ impl CommandLine {
         if finished.ended.success {
             return Ok(finished);
         }
+        Err(self.why_it_failed(&finished))
+    }
+
+    fn why_it_failed(&self, finished: &Finished) -> String {
+        let name = &self.words[0];
         // Others say more than a line holds, and the first one tells what is wrong; ours begins with what it does.
         let said = finished.stderr.trim();
         let said = if self.is_own {
@@ -122,10 +127,19 @@ impl CommandLine {
         } else {
             said.lines().next().unwrap_or(said)
         };
-        Err(match said {
-            "" => format!("{name} failed without a message"),
-            said => said.to_owned(),
-        })
+        match (finished.ended.signal, said) {
+            (None, "") => format!("{name} failed without a message"),
+            (None, said) => said.to_owned(),
+            // What it had said before, if anything, is not what has ended it.
+            (Some(signal), said) => {
+                // `signal: 9 (SIGKILL)`
+                let killed = format!("{name} was killed, {}", ExitStatus::from_raw(signal));
+                match said {
+                    "" => killed,
+                    said => format!("{killed}; before, it said: {said}"),
+                }
+            }
+        }
     }
 }
 
@@ -142,4 +156,29 @@ fn text_of(mut from: impl Read) -> String {
     let mut text = String::new();
     let _ = from.read_to_string(&mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_that_was_killed_says_by_what() {
+        let line = CommandLine::of(vec!["fio".to_owned(), "job".to_owned()]);
+        let why = |signal, stderr: &str| {
+            line.why_it_failed(&Finished {
+                stderr: stderr.to_owned(),
+                ended: Ended {
+                    signal,
+                    ..Ended::default()
+                },
+                ..Finished::default()
+            })
+        };
+        assert_eq!(why(None, ""), "fio failed without a message");
+        assert_eq!(why(None, "no such file\nmore"), "no such file");
+        assert_eq!(why(Some(9), ""), "fio was killed, signal: 9 (SIGKILL)");
+        let said = why(Some(9), "a warning");
+        assert_eq!(said, "fio was killed, signal: 9 (SIGKILL); before, it said: a warning");
+    }
 }

@@ -24,6 +24,8 @@ use crate::figures::job;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) success: bool,
+    /// What has killed it.
+    pub(crate) signal: Option<i32>,
     pub(crate) cpu: Duration,
     pub(crate) context_switches: u64,
     /// From before its start to its end.
@@ -66,8 +68,10 @@ fn run_to_end(command: &mut Command) -> io::Result<Ended> {
     let (status, usage) = wait4(child.id())?;
     let elapsed = begun.elapsed();
     let costs = Costs::from(usage);
+    let status = ExitStatus::from_raw(status);
     Ok(Ended {
-        success: ExitStatus::from_raw(status).success(),
+        success: status.success(),
+        signal: status.signal(),
         cpu: costs.cpu,
         context_switches: costs.context_switches,
         elapsed,
