@@ -9,7 +9,8 @@
 //!
 //! The text is split at its last `#`, for a segment name never contains one but a path may. A [`TypedTarget`] is the
 //! text alone; which [`Target`] it means depends on what exists: `a#b` is the file `a#b` where there is one, and else
-//! the segment `b` of the volume `a`. Where both are there, neither is guessed.
+//! the segment `b` of the volume `a`. Where both are there, neither is guessed. A `#` in the name of a directory that is there belongs to
+//! that, unless it follows a volume.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -73,7 +74,7 @@ impl TypedTarget {
 
     /// The same, whatever a segment is called.
     fn here(&self, operation: &str) -> Result<Target, Failure> {
-        let meant = self.resolve(exists_on_disk);
+        let meant = self.resolve(exists_on_disk, Path::is_dir);
         meant.map_err(|reason| self.refused(operation, &reason))
     }
 
@@ -113,8 +114,8 @@ impl TypedTarget {
         self.refused(operation, &Reason::SegmentExpected)
     }
 
-    /// `exists` says whether a path is there, as [`exists_on_disk`] does.
-    fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, Reason> {
+    /// `exists` says whether a path is there, as [`exists_on_disk`] does; `is_dir` says whether a directory is.
+    fn resolve(&self, exists: impl Fn(&Path) -> bool, is_dir: impl Fn(&Path) -> bool) -> Result<Target, Reason> {
         let text = self.0.as_bytes();
         if text.is_empty() {
             return Err(Reason::Empty);
@@ -130,11 +131,14 @@ impl TypedTarget {
         let Some((volume, segment)) = split_at_last_hash(text) else {
             return Ok(Target::File(whole.to_owned()));
         };
+        // `dir#1/new`: something to be made in a directory.
+        let in_directory = segment.contains(&b'/') && whole.parent().is_some_and(is_dir);
         let segment = self.parse_segment(Volume::Here, volume, segment);
         let volume = path_of(volume);
         match (exists(whole), segment) {
             (true, Ok(NamedSegment { name, .. })) if exists(&volume) => Err(Reason::TwoReadings { volume, name }),
             (true, _) => Ok(Target::File(whole.to_owned())),
+            (false, _) if in_directory && !exists(&volume) => Ok(Target::File(whole.to_owned())),
             (false, Ok(_)) if hides_a_volume(&volume, &exists) => Err(Reason::HashInName { volume }),
             (false, segment) => segment.map(Target::Segment),
         }
@@ -315,7 +319,13 @@ mod tests {
 
     /// Resolves `text` on a disk that holds just `files`.
     fn resolve(text: &str, files: &[&str]) -> Result<Target, Reason> {
-        TypedTarget::from(OsString::from(text)).resolve(|path| files.iter().any(|file| path == Path::new(file)))
+        resolve_in(text, files, &[])
+    }
+
+    /// The same, on one with these directories too.
+    fn resolve_in(text: &str, files: &[&str], dirs: &[&str]) -> Result<Target, Reason> {
+        let is_one_of = |names: &[&str], path: &Path| names.iter().any(|name| path == Path::new(name));
+        TypedTarget::from(OsString::from(text)).resolve(|path| is_one_of(files, path), |path| is_one_of(dirs, path))
     }
 
     fn file(path: &str) -> Result<Target, Reason> {
@@ -374,6 +384,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_can_be_made_in_a_directory_with_a_hash_in_its_name() {
+        for (dir, text) in [("dir#1", "dir#1/new"), ("dir#x/sub", "dir#x/sub/new"), ("#", "#/new")] {
+            assert_eq!(resolve_in(text, &[], &[dir]), file(text));
+        }
+        // Where there is a volume, it is its segment's owner.
+        let theirs = resolve_in("vol#1/log", &["vol"], &["vol#1"]);
+        assert_eq!(theirs, segment("vol", Some(1), "log"));
+        assert_eq!(resolve_in("a#b/vol#c", &[], &["a#b"]), segment("a#b/vol", None, "c"));
+        assert_eq!(resolve_in("vol#1/log", &[], &["."]), segment("vol", Some(1), "log"));
+    }
+
+    #[test]
     fn two_readings_are_an_error_that_names_both() {
         let both = reason("a#b", &["a", "a#b"]);
         let said = TypedTarget::from(OsString::from("a#b"))
@@ -412,8 +434,8 @@ mod tests {
         let typed = |bytes: &[u8]| TypedTarget::from(OsStr::from_bytes(bytes).to_owned());
         let never = |_: &Path| false;
         let path = PathBuf::from(OsStr::from_bytes(b"v\xff"));
-        assert_eq!(typed(b"v\xff").resolve(never), Ok(Target::File(path)));
-        assert_eq!(typed(b"vol#\xff").resolve(never), Err(Reason::BadName));
+        assert_eq!(typed(b"v\xff").resolve(never, never), Ok(Target::File(path)));
+        assert_eq!(typed(b"vol#\xff").resolve(never, never), Err(Reason::BadName));
     }
 
     #[test]
