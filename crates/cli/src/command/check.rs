@@ -14,7 +14,7 @@ use crate::command::reach::ask;
 use crate::command::volume_args::CheckArgs;
 
 /// What `check` shows.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Checked {
     problems: Vec<Problem>,
     /// Problems that a broker has found and not told one by one.
@@ -94,6 +94,13 @@ impl From<CheckReport> for Checked {
     }
 }
 
+impl Checked {
+    /// Problems in all. A broker may say any number of those that it has not told.
+    fn found(&self) -> u64 {
+        (self.problems.len() as u64).saturating_add(self.untold)
+    }
+}
+
 impl Answer for Checked {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         if !self.problems.is_empty() {
@@ -117,7 +124,7 @@ impl Answer for Checked {
             writeln!(out)?;
         }
         let mut table = Table::without_headings(&[Align::Left, Align::Left]);
-        let found = match (self.problems.len() as u64 + self.untold, self.untold) {
+        let found = match (self.found(), self.untold) {
             (0, _) => "none".to_owned(),
             (found, 0) => format!("{found}, {} of them repaired", self.repaired),
             (found, untold) => format!("{found}, {untold} of them not shown: end the broker to see them all"),
@@ -133,10 +140,35 @@ impl Answer for Checked {
 
     /// What is left wrong did not verify.
     fn exit_status(&self) -> ExitStatus {
-        if self.problems.len() as u64 + self.untold > self.repaired {
+        if self.found() > self.repaired {
             ExitStatus::NotVerified
         } else {
             ExitStatus::Success
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_may_count_as_many_problems_as_it_likes() {
+        let problem = Problem {
+            kind: "bucket",
+            object: "bucket 0".to_owned(),
+            offset: 0,
+            what: "it is not there".to_owned(),
+            repair: "lost",
+        };
+        let checked = Checked {
+            problems: vec![problem],
+            untold: u64::MAX,
+            ..Checked::default()
+        };
+        assert_eq!(checked.exit_status(), ExitStatus::NotVerified);
+        let mut text = Vec::new();
+        checked.write_text(&mut text).unwrap();
+        assert!(String::from_utf8_lossy(&text).contains("18446744073709551615, "));
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
         let account = match is_shown {
             true => before,
             false => {
-                let limits = limits(&before, block_size, &args);
+                let limits = limits(&before, block_size, (args.blocks, args.segments));
                 reach.link.set_quota(args.uid, limits).wait()?
             }
         };
@@ -60,14 +60,16 @@ fn shown(owner_uid: u32, account: Account, block_size: u32) -> Quota {
     }
 }
 
-/// What is not given stays as it is.
-fn limits(before: &Account, block_size: u32, args: &QuotaArgs) -> Limits {
-    let blocks = |LimitArg(bytes): LimitArg| bytes.map(|bytes| bytes / u64::from(block_size));
+/// Of the limits that are asked for, in bytes and in segments; what is not given stays as it is.
+fn limits(before: &Account, block_size: u32, asked: (Option<LimitArg>, Option<LimitArg>)) -> Limits {
+    // A broker tells the size of a block, and may tell anything.
+    let block_size = u64::from(block_size).max(1);
+    let (blocks, segments) = asked;
     Limits {
-        blocks: args.blocks.map_or(before.limits.blocks, blocks),
-        segments: args
-            .segments
-            .map_or(before.limits.segments, |LimitArg(segments)| segments),
+        blocks: blocks.map_or(before.limits.blocks, |LimitArg(bytes)| {
+            bytes.map(|bytes| bytes / block_size)
+        }),
+        segments: segments.map_or(before.limits.segments, |LimitArg(segments)| segments),
     }
 }
 
@@ -93,5 +95,18 @@ impl Answer for Quota {
             limit(self.limit_segments.map(|limit| limit.to_string())),
         ]);
         table.write(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_whose_blocks_have_no_bytes_ends_no_client() {
+        let asked = (Some(LimitArg(Some(1 << 20))), Some(LimitArg(None)));
+        let limits = |block_size| limits(&Account::default(), block_size, asked);
+        assert_eq!((limits(4096).blocks, limits(4096).segments), (Some(256), None));
+        assert_eq!(limits(0).blocks, Some(1 << 20));
     }
 }
