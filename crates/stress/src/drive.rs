@@ -178,7 +178,12 @@ impl<'a, L: Reach> Driver<'a, L> {
     /// Between one request and the next, where that is asked for. The time at its end.
     fn rest(&self, round: &Round, now: Instant) -> Instant {
         match self.job.interval {
-            Some(interval) if round.drawn > 0 && !round.over && self.under_way() == 0 => {
+            Some(interval)
+                if round.drawn > 0
+                    && !round.over
+                    && self.under_way() == 0
+                    && round.stage.requests.is_none_or(|limit| round.drawn < limit) =>
+            {
                 let gone = now.saturating_duration_since(round.report.begun);
                 let left = round.stage.runtime.map(|runtime| runtime.saturating_sub(gone));
                 // Nobody rests beyond the end.

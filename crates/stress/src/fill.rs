@@ -4,10 +4,12 @@
 //! and holes are read without a device. The loop that measures does the writing, so under `--verify` the blocks come with
 //! their stamps.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use baio_console::diagnostics;
 use baio_console::failure::Failure;
@@ -76,7 +78,7 @@ fn make_one<'a>(job: &Job, want: &'a Want, begun: &mut Vec<Begun<'a>>) -> Result
     let file = open_one(job, want)?;
     let identity = file
         .metadata()
-        .map(identity)
+        .map(|found| identity(&found))
         .map_err(|error| unopened(job, want, &error))?;
     begun.push(Begun { want, identity });
     fill_one(job, want, &file)
@@ -85,45 +87,68 @@ fn make_one<'a>(job: &Job, want: &'a Want, begun: &mut Vec<Begun<'a>>) -> Result
 /// A file that is made, or made longer. It is known by what it is, for there may be more of them than a process may have open.
 struct Begun<'a> {
     want: &'a Want,
-    identity: (u64, u64),
+    identity: Identity,
 }
+
+/// With the time of its birth: the number of an inode comes again.
+type Identity = (u64, u64, Option<SystemTime>);
 
 impl Begun<'_> {
     /// Makes it what it was before, in size; none, if it was made here. What has taken its name since is somebody else's.
     fn undo(&self) -> io::Result<()> {
         let path = &self.want.place.path;
         if self.want.is_missing() {
-            return match identity(std::fs::symlink_metadata(path)?) == self.identity {
+            return match identity(&std::fs::symlink_metadata(path)?) == self.identity {
                 true => std::fs::remove_file(path),
                 false => Ok(()),
             };
         }
+        // Whatever else has this name is not even opened: a pipe would wait for a reader.
+        if identity(&std::fs::metadata(path)?) != self.identity {
+            return Ok(());
+        }
         let file = OpenOptions::new().write(true).open(path)?;
-        match identity(file.metadata()?) == self.identity {
+        let found = file.metadata()?;
+        // Somebody has written behind what was filled.
+        let is_longer = found.len() > self.want.size;
+        match identity(&found) == self.identity && !is_longer {
             true => file.set_len(self.want.place.size),
             false => Ok(()),
         }
     }
 }
 
-fn identity(found: Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
+fn identity(found: &Metadata) -> Identity {
+    (found.dev(), found.ino(), found.created().ok())
 }
 
-/// A file system is not filled to the brim only to find that the rest does not fit. Files that are made by one call lie side by side.
+/// A file system is not filled to the brim only to find that the rest does not fit. Links may lead to several.
 fn has_room(job: &Job, short: &[&Want]) -> Result<(), Failure> {
-    let Some(path) = short.first().map(|want| &want.place.path) else {
+    let mut systems: BTreeMap<u64, Vec<(&Want, PathBuf)>> = BTreeMap::new();
+    for want in short {
+        let at = match want.place.path.parent() {
+            _ if !want.is_missing() => want.place.path.clone(),
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        // What cannot be asked is told about when the file is opened.
+        if let Ok(found) = at.metadata() {
+            systems.entry(found.dev()).or_default().push((want, at));
+        }
+    }
+    systems.values().try_for_each(|wants| has_room_on(job, wants))
+}
+
+/// The same on one file system; with each file something on it that is there.
+fn has_room_on(job: &Job, short: &[(&Want, PathBuf)]) -> Result<(), Failure> {
+    let Some((first, at)) = short.first() else {
         return Ok(());
     };
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let path = &first.place.path;
     let asked = short
         .iter()
-        .fold(0_u64, |sum, want| sum.saturating_add(want.bytes_missing()));
-    // A directory that cannot be asked is told about when the file is made in it.
-    let Ok(system) = rustix::fs::statvfs(directory) else {
+        .fold(0_u64, |sum, (want, _)| sum.saturating_add(want.bytes_missing()));
+    let Ok(system) = rustix::fs::statvfs(at) else {
         return Ok(());
     };
     let free = system.f_bavail.saturating_mul(system.f_frsize);

@@ -116,7 +116,9 @@ impl CountsFile {
         if !is_stream {
             may_replace("run", path)?;
         }
-        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let made = File::options().write(true).create_new(true).open(path);
+        let is_new = made.is_ok();
+        let opened = made.or_else(|_| File::options().write(true).create(true).truncate(false).open(path));
         let file = opened.map_err(|error| {
             Failure::from_io("run", &error)
                 .on(path.display().to_string())
@@ -126,7 +128,7 @@ impl CountsFile {
         Ok(CountsFile {
             path: path.to_owned(),
             file,
-            is_new: found.is_err(),
+            is_new,
         })
     }
 

@@ -49,6 +49,10 @@ fn results_replace_neither_the_target_nor_a_volume() {
         file.check(line);
         assert!(!place.path("new").exists(), "{line}");
     }
+    // A link is somebody's, wherever it leads.
+    std::os::unix::fs::symlink("made.csv", place.path("times.csv")).unwrap();
+    place.baio("latency vol --writes 10 --csv times.csv").fails_with(1);
+    assert!(place.path("times.csv").symlink_metadata().is_ok());
     // Of a segment the volume is the target.
     place.baio("latency vol#a --writes 10 --csv vol").fails_with(1);
     volume.check("its own volume");

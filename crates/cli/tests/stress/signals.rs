@@ -154,6 +154,8 @@ fn a_pause_between_requests_ends_with_the_run() {
     let place = with_file();
     let told = place.in_a_minute("stress f --interval 1440m --runtime 100ms --json");
     assert_eq!(told.succeeds().json()["requests"], 1);
+    let told = place.in_a_minute("stress f --interval 1440m --io-size 4K --json");
+    assert_eq!(told.succeeds().json()["requests"], 1);
 }
 
 /// What was to be filled has lost its name: whoever has that now keeps it.

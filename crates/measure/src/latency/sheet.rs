@@ -1,7 +1,7 @@
 //! A file with results. It is opened before anything is measured, so that no results are taken that cannot be kept. It may be new or an
 //! ordinary file, never the target, a volume or a device.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,10 @@ impl Sheet {
     /// Opens the one that `option` names, and changes none that is there; `target` may not be there yet.
     pub(super) fn open(option: &str, path: &Path, target: &Path) -> Result<Sheet, Failure> {
         may_replace(COMMAND, path)?;
-        let is_new = identity(path).is_none();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        // A link, also to what is not there, is no file of ours.
+        let made = OpenOptions::new().write(true).create_new(true).open(path);
+        let is_new = made.is_ok();
+        let file = made.or_else(|_| OpenOptions::new().write(true).create(true).truncate(false).open(path));
         let file = file.map_err(|error| {
             Failure::from_io(COMMAND, &error)
                 .on(path.display().to_string())
@@ -68,7 +70,10 @@ impl Sheet {
 
 impl Drop for Sheet {
     fn drop(&mut self) {
-        if self.is_new {
+        let identity = |found: Metadata| (found.dev(), found.ino());
+        let ours = self.file.metadata().map(identity).ok();
+        // What has taken its name since is somebody else's.
+        if self.is_new && ours.is_some() && ours == self.path.symlink_metadata().map(identity).ok() {
             // There is nobody to tell: another failure is under way.
             let _ = std::fs::remove_file(&self.path);
         }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 /// `baio report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It shows this disk in figures, with advice, and how often baio was faster, the same or slower than fio, threads and dd, which
+It shows this disk in figures, with advice, and how often baio was faster, the same or slower than fio, blocking calls and dd, which
 run in turn with it. What the rounds cannot tell apart counts as the same. After each experiment everything measured so far is in
 report.json. ^C ends the report and shows what there is; --resume goes on from there. Working files are removed when the report
 ends; those of a killed one are removed when the next begins in the same directory.

@@ -58,6 +58,7 @@ impl Experiment {
         match self.name {
             "segments" => "a smaller file by --input",
             "volume-scale" => "fewer --segments",
+            "log-appends" => "free some space",
             _ => "a smaller --working-set",
         }
     }

@@ -169,7 +169,7 @@ impl Answer for Tour {
             out,
             "\nIt took {:.0} s, and nothing is left of it. Next:\n  \
              baio stress --help      one of these figures, as long and as large as you like\n  \
-             baio report --quick     ours beside fio and threads, as a page; minutes",
+             baio report --quick     ours beside fio and blocking calls, as a page; minutes",
             self.seconds
         )
     }

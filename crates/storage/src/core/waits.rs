@@ -76,7 +76,8 @@ impl Core {
     /// again before the next sleep: it may take a second turn until all that was due is done. Whoever appends to a log after this was
     /// asked rings the doorbell.
     pub fn next_wake(&mut self) -> Option<Time> {
-        if !self.lane.logs.fall_asleep() {
+        let is_still = self.lane.has_become_awaited() || self.table.is_still_at_last();
+        if is_still || !self.lane.logs.fall_asleep() {
             return Some(self.lane.engine.now());
         }
         self.lane
