@@ -235,6 +235,10 @@ impl LogPart {
             // The log has grown meanwhile, and batches lie elsewhere.
             return self.start_read(read.owner, read.id, Lsn(read.from));
         }
+        if read.chain.end < self.head.batch {
+            // It began below what is asked for, and there may be other batches there since a truncation.
+            return self.start_read(read.owner, read.id, Lsn(read.from));
+        }
         let Some(reading) = read.reading.take() else {
             return;
         };

@@ -115,6 +115,8 @@ impl RecordReader {
             } else if self.end > 0 && header.epoch != self.epoch {
                 self.drop_group(Carry::Between);
             }
+            // What begins in the middle of a batch has the rest of a group that began before it.
+            self.in_group |= self.end == 0 && header.lsn < self.from;
             let bytes = batches.bytes(range);
             let lsn = header.lsn;
             let walked = walk(bytes, header, self.carry, |piece| self.take_piece(lsn, bytes, piece));

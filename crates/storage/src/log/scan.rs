@@ -281,10 +281,12 @@ impl LogPart {
         if !look.is_rot || crate::seeded_bug("log-rot-told-as-tail") {
             return Some(Verdict::Tail);
         }
-        if !goes_on {
+        let to = look.found.map_or(scan.watermark.max(end), |(_, lsn, _)| lsn);
+        // Whoever salvaged has agreed to what was missing then, and to no more.
+        let is_new = to > scan.header.holes_below;
+        if !goes_on || (is_new && !self.options.salvage) {
             return Some(Verdict::Fault(LogError::Rot { lsn: Lsn(end), offset }));
         }
-        let to = look.found.map_or(scan.watermark.max(end), |(_, lsn, _)| lsn);
         if scan.holes.len() >= HOLES_MAX {
             return Some(Verdict::Fault(scan.too_damaged()));
         }

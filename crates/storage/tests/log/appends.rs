@@ -644,3 +644,19 @@ fn a_reader_keeps_how_payloads_begin() {
         assert_eq!(seen, expected.collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_reader_may_begin_anywhere_in_a_group() {
+    let mut rig = Rig::create(1 << 20, &small());
+    let records: Vec<Vec<u8>> = (0..6).map(|n| record(n, 1500)).collect();
+    let group: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+    rig.appender.append_all(&group).unwrap();
+    rig.run();
+    let all = rig.read();
+    assert_eq!(all.len(), 6);
+    for (n, (lsn, _)) in all.iter().enumerate() {
+        for from in [lsn + 1, lsn + 8] {
+            assert_eq!(rig.try_read(from).unwrap(), all[n + 1..], "{n}");
+        }
+    }
+}

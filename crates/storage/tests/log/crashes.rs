@@ -585,3 +585,38 @@ fn salvage_of_a_lost_end_gives_no_lsn_twice() {
     let mut rig = reopened(rig.crash(|_, _| false));
     assert_eq!(rig.payloads(), expected(&[0, 1, 3]));
 }
+
+#[test]
+fn what_rots_after_a_salvage_is_told() {
+    let salvaging = LogOptions {
+        salvage: true,
+        ..small()
+    };
+    let is_rot = |device| matches!(Rig::try_open(device, &small()).err(), Some(LogError::Rot { .. }));
+    // At the end.
+    let mut rig = three();
+    rig.tick(1000);
+    rig.run();
+    let at = offset_of(&rig, &one(2));
+    rig.device.flip(at);
+    let mut rig = Rig::open(rig.crash(|_, _| false), &salvaging);
+    rig.write(&one(3));
+    rig.tick(1000);
+    rig.run();
+    let at = offset_of(&rig, &one(3));
+    rig.device.flip(at);
+    assert!(is_rot(rig.crash(|_, _| false)));
+    // Right behind a known hole.
+    let mut rig = three();
+    (3..6).for_each(|number| {
+        rig.write(&one(number));
+    });
+    rig.tick(1000);
+    rig.run();
+    let at = offset_of(&rig, &one(2));
+    rig.device.flip(at);
+    let mut rig = Rig::open(rig.crash(|_, _| false), &salvaging);
+    let at = offset_of(&rig, &one(3));
+    rig.device.flip(at);
+    assert!(is_rot(rig.crash(|_, _| false)));
+}

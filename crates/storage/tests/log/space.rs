@@ -642,3 +642,26 @@ fn truncating_to_the_beginning_of_a_batch_gives_up_what_lies_before() {
     assert_eq!(rig.part.usage().head.0, from);
     assert_eq!(rig.payloads(), [record(3, 100), record(4, 100)]);
 }
+
+#[test]
+fn a_read_that_a_truncation_and_a_lap_overtake_finds_its_records() {
+    let options = LogOptions {
+        recent_bytes: 0,
+        ..small()
+    };
+    let mut rig = Rig::create(SIZE, &options);
+    // 32 batches of 2048 bytes: it is full.
+    let lsns: Vec<u64> = (0..32).map(|n| rig.write(&record(n, 1900))).collect();
+    let owner = rig.start(LogRequest::Read { from: Lsn(lsns[20]) });
+    rig.pump();
+    let held = rig.ios.remove(0);
+    assert_eq!(rig.truncate(lsns[20]), lsns[20]);
+    (32..36).for_each(|n| {
+        rig.write(&record(n, 1900));
+    });
+    rig.ios.push(held);
+    rig.end(0);
+    rig.run();
+    let answer = rig.take_done(owner).unwrap();
+    assert!(matches!(answer, Ok(LogAnswer::Batches(Some(_)))), "{answer:?}");
+}
