@@ -175,8 +175,9 @@ impl Cache {
             durability = Durability::Data;
         }
         if frames.is_empty() {
-            request.clearing.flushes = true;
-            self.clearing += 1;
+            if !std::mem::replace(&mut request.clearing.flushes, true) {
+                self.clearing += 1;
+            }
             frames = self.run_of(request.object, pages.start, pages.end, u64::MAX, true);
             durability = Durability::None;
         }

@@ -45,10 +45,12 @@ impl Cache {
 
     /// Whose next dirty page is to be written, and which: account after account, of those whose writes have room.
     pub(super) fn next_to_clean(&mut self) -> Option<(u32, u64)> {
-        for _ in 0..self.accounts.cleaning() {
+        let mut left = self.accounts.cleaning();
+        while left > 0 {
+            left -= 1;
             let account = self.accounts.next_cleaning()?;
             if self.has_depth(account) {
-                if let Some(next) = self.next_to_clean_of(account) {
+                if let Some(next) = self.next_to_clean_of(account, &mut left) {
                     return Some(next);
                 }
                 self.accounts.is_cleaned(account);
@@ -57,8 +59,9 @@ impl Cache {
         None
     }
 
-    /// The same of one account: object after object, each from where it was left.
-    fn next_to_clean_of(&mut self, account: u32) -> Option<(u32, u64)> {
+    /// The same of one account: object after object, each from where it was left. One that stands here for an object that has gone goes to
+    /// the account that it is of, which is looked at once more.
+    fn next_to_clean_of(&mut self, account: u32, left: &mut usize) -> Option<(u32, u64)> {
         while let Some(&slot) = self.accounts.round_of(account).front() {
             self.stats.objects_looked_at += 1;
             let object = &mut self.objects[slot as usize];
@@ -71,7 +74,10 @@ impl Cache {
             self.accounts.round_of(account).pop_front();
             match object.dirty {
                 0 => object.in_clean_round = false,
-                _ => self.accounts.must_be_cleaned(object.account, slot),
+                _ => {
+                    *left += usize::from(!is_its);
+                    self.accounts.must_be_cleaned(object.account, slot);
+                }
             }
         }
         None

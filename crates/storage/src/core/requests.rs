@@ -284,7 +284,8 @@ impl Lane {
         let is_held =
             completion.notice == Notice::Completed && completion.result == Err(baio_engine::Error::Indeterminate);
         let held = is_held.then_some(completion.id);
-        if !is_held && matches!(owner, Owner::Caller) && asked.op.changes_bytes() {
+        // A log makes its file longer, too. The cache knows the size itself.
+        if !is_held && !matches!(owner, Owner::Cache(_)) && asked.op.changes_bytes() {
             self.note_size(&asked, completion.result.ok());
         }
         let reserved = if is_held {

@@ -293,3 +293,17 @@ proptest! {
 fn what_was_put_off_goes_on_beside_who_is_stuck() {
     play(3759447970264768440, &[0, 1, 1], Some(0)).unwrap();
 }
+
+#[test]
+fn the_place_of_an_object_that_has_gone_is_cleaned_for_its_next_owner() {
+    let (mut h, of) = owners(&[1, 2]);
+    let first = h.write(0, 1);
+    h.good(first);
+    h.cache.discard(of[0]);
+    // Its place, of another account.
+    h.object = h.cache.add_of(2, 1000 * P, 0);
+    let long = h.write_with(0, (LIMIT as usize + 8) * PAGE, 1, Durability::None);
+    assert!(h.cache.next_done().is_none(), "it waits for room");
+    h.end_all(0);
+    h.good(long);
+}

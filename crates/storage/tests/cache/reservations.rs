@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use baio_engine::{Arena, Durability, Errno, Memory};
 use baio_storage::cache::{Cache, CacheDone, CacheError, CacheOp, CacheOptions, Io, ObjectId, RequestId};
 
-use crate::rig::hand::P;
+use crate::rig::hand::{P, hand};
 use crate::rig::{PAGE, ask, end_well};
 
 /// What a call may go over in a cache that is not small: the last slice of a flush, one of the reservation that goes on with it, and
@@ -230,4 +230,27 @@ fn one_that_is_given_up_half_way_keeps_nobody_out() {
         assert!(world.until_done().result.is_ok(), "after {steps} steps");
         assert_eq!(world.cache.remove(world.object), Ok(0));
     }
+}
+
+#[test]
+fn what_has_been_written_is_flushed_as_before_when_a_reservation_is_over() {
+    let flushes = [0, 4].map(|runs| {
+        let mut h = hand(64);
+        for run in 0..runs {
+            let write = h.write(2 * run, 1);
+            h.good(write);
+        }
+        let reserve = h.reserve(0, 8);
+        h.end_all(0);
+        h.good(reserve);
+        h.cache.release(h.object, reserve);
+        let before = h.cache.stats().flushes;
+        for page in 100..140 {
+            let write = h.write(page, 1);
+            h.good(write);
+            h.end_all(0);
+        }
+        h.cache.stats().flushes - before
+    });
+    assert!(flushes[0] > 0 && flushes[0] == flushes[1], "{flushes:?}");
 }

@@ -3,10 +3,10 @@
 
 use std::task::{Poll, Waker};
 
-use baio_engine::Wait;
 use baio_engine::sim::Disk;
+use baio_engine::{Open, Wait};
 use baio_storage::cache::CacheOptions;
-use baio_storage::log::{Batches, LogAnswer, LogRequest, Lsn, RecordReader, WaitKey};
+use baio_storage::log::{Batches, LogAnswer, LogOptions, LogRequest, LogStart, Lsn, RecordReader, WaitKey};
 use baio_storage::{
     Access, Answer, Core, Error, Fault, Handle, HeldLog, LogReply, Mode, ResizeOptions, SegmentOp, SegmentRequest,
 };
@@ -308,4 +308,35 @@ fn pages_wait_for_the_log_that_they_are_under() {
     assert!(core.wait(ticket).unwrap().unwrap().result.is_err());
     assert!(core.set_log(pages[1], logs[0].id()).is_err(), "it is closed");
     let _ = core.close();
+}
+
+/// The cache had it with no bytes; the log has made it longer.
+#[test]
+fn a_log_in_a_file_that_was_cached_when_it_was_empty_is_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    std::fs::write(&path, []).unwrap();
+    let mut core = Core::new(&harness::config()).unwrap();
+    core.use_cache(&CacheOptions::of_size(512 << 10)).unwrap();
+    let handle = core.open_file(&path, &Open::write()).unwrap();
+    core.prefetch(handle, &[0..1, 2..3]).unwrap();
+    let options = LogOptions {
+        file_bytes: LOG_BYTES,
+        ..options()
+    };
+    let begin = |core: &mut Core| {
+        let question = core.begin_log(handle, LogStart::OpenOrCreate, &options).unwrap();
+        held(core.wait_log(&question).unwrap())
+    };
+    let log = begin(&mut core);
+    let lsn = log.appender().append(b"kept").unwrap();
+    wait(&mut core, &log, lsn);
+    core.end_log(log.id());
+    drop(log);
+    while core.in_flight() > 0 {
+        core.turn(Wait::one()).unwrap();
+    }
+    assert_eq!(core.size(handle).unwrap(), LOG_BYTES);
+    let log = begin(&mut core);
+    assert_eq!(payloads(&mut core, &log), [b"kept".to_vec()]);
 }

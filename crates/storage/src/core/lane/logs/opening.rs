@@ -87,9 +87,13 @@ impl Lane {
             lock(file, &name, Hold::Exclusive).map_err(|error| Error::new(what, &name, error.fault.clone()))?;
             self.engine.attach(file);
         }
-        // Behind the lock: another process may have made a log there meanwhile, and a longer file.
+        // Behind the lock: another process may have made a log there meanwhile, and a longer file. The cache would not know.
+        let found = match &target {
+            Target::Plain(file) => file.size().unwrap_or(0),
+            Target::Segment { .. } => 0,
+        };
         let part = self.size(by).and_then(|size_bytes| {
-            let part = part(self, size_bytes);
+            let part = part(self, size_bytes.max(found));
             part.map_err(|error| Error::of_log(what, &name, error))
         });
         let mut part = part.inspect_err(|_| {
