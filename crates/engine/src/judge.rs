@@ -70,8 +70,8 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     }
 }
 
-/// Of a read that shall not wait, of a file or device, for whoever asked for it or for a transfer, where its result cannot tell: Linux 5.9
-/// and 5.10 say 0 for what the page cache has not, and `EAGAIN` at the end of a file.
+/// Does a read that may not wait begin behind the end of its file or device? Its result cannot tell: Linux 5.9 and 5.10 say 0 where the page
+/// cache has nothing, and `EAGAIN` at the end. A transfer reads so, too.
 fn is_behind_the_end(slot: &Slot) -> Option<bool> {
     let place = match slot.op {
         Op::Read { offset: Some(offset) } => offset + slot.resumed_at as u64,

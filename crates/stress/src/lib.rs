@@ -48,6 +48,7 @@ pub use command::args::StressArgs;
 pub use job::{Backend, Rw, warm_bytes};
 pub use measurement::{Latency, Measurement, Recorder};
 pub use pattern::{Permutation, Random, mix};
+pub use result_file::ResultFile;
 pub use subject::{Ground, Manner, Reply, Subject, Wish, may_replace};
 
 mod cache_counts;
@@ -63,6 +64,7 @@ mod measurement;
 mod pattern;
 mod place;
 mod result;
+mod result_file;
 mod round;
 mod schedule;
 mod shown;

@@ -1,9 +1,9 @@
 //! `baio run`: starts a program on the drop-in libraries, and says at the end what it did with them.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use baio_console::drop_ins::DropIn;
 use baio_console::failure::Failure;
 use baio_console::output::{Align, Output, Table};
 use baio_shim::counters::{self, Counts, Operation};
-use baio_stress::may_replace;
+use baio_stress::{ResultFile, may_replace};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -60,11 +60,10 @@ pub(crate) struct RunArgs {
 /// Runs it.
 pub(crate) fn run(args: &RunArgs, output: Output) -> ExitCode {
     let prepared = prepare(args);
-    let (libraries, file, path, counts) = match prepared {
+    let (libraries, file, path, mut sheet) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return output.tell_failure(&failure).into(),
     };
-    let sheet = counts.as_ref();
     let ended = child::run(&args.program, |command| {
         for (library, directory) in &libraries {
             library.lend(directory, command);
@@ -74,13 +73,13 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> ExitCode {
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            if let Some(sheet) = sheet {
-                sheet.remove_new();
-            }
+            // A new file goes with it.
+            drop(sheet);
             return child::tell_not_run("run", &args.program, &error, output);
         }
     };
-    let told = counters::read(&file).and_then(|read| tell(&libraries, &read, sheet));
+    let told = counters::read(&file).and_then(|read| tell(&libraries, &read, sheet.as_ref()));
+    sheet.iter_mut().for_each(ResultFile::keep);
     if let Err(error) = told {
         let object = args
             .counts
@@ -95,51 +94,24 @@ pub(crate) fn run(args: &RunArgs, output: Output) -> ExitCode {
     child::status_of(ended)
 }
 
-type Prepared = (Vec<(DropIn, PathBuf)>, File, PathBuf, Option<CountsFile>);
+type Prepared = (Vec<(DropIn, PathBuf)>, File, PathBuf, Option<ResultFile>);
 
-/// The file of `--counts`, open.
-struct CountsFile {
-    path: PathBuf,
-    file: File,
-    is_new: bool,
-}
-
-impl CountsFile {
-    /// What is in it stays until there is something to write.
-    fn open(path: &Path) -> Result<CountsFile, Failure> {
-        let found = path.metadata();
-        // A pipe or a terminal holds nothing that could be destroyed.
-        let is_stream = found.as_ref().is_ok_and(|found| {
-            let kind = found.file_type();
-            kind.is_fifo() || kind.is_char_device()
-        });
-        if !is_stream {
-            may_replace("run", path)?;
-        }
-        let made = File::options().write(true).create_new(true).open(path);
-        let is_new = made.is_ok();
-        let opened = made.or_else(|_| File::options().write(true).create(true).truncate(false).open(path));
-        let file = opened.map_err(|error| {
-            Failure::from_io("run", &error)
-                .on(path.display().to_string())
-                .needing("a file that can be written")
-                .cured_by("name another file by --counts; the program was not started")
-        })?;
-        Ok(CountsFile {
-            path: path.to_owned(),
-            file,
-            is_new,
-        })
+/// The file of `--counts`, which is no volume and no device.
+fn counts_file(path: &Path) -> Result<ResultFile, Failure> {
+    // A pipe or a terminal holds nothing that could be destroyed.
+    let is_stream = path.metadata().is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_fifo() || kind.is_char_device()
+    });
+    if !is_stream {
+        may_replace("run", path)?;
     }
-
-    /// Nothing has come of it. What has taken its name since is somebody else's.
-    fn remove_new(&self) {
-        let identity = |found: Metadata| (found.dev(), found.ino());
-        let ours = self.file.metadata().map(identity).ok();
-        if self.is_new && ours.is_some() && ours == self.path.symlink_metadata().map(identity).ok() {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
+    ResultFile::open(path).map_err(|error| {
+        Failure::from_io("run", &error)
+            .on(path.display().to_string())
+            .needing("a file that can be written")
+            .cured_by("name another file by --counts; the program was not started")
+    })
 }
 
 /// What must be there before the program starts.
@@ -159,18 +131,18 @@ fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
             .needing("16 KiB of memory and a descriptor")
             .cured_by("raise the limit that is hit, ulimit -n or the cgroup's memory")
     })?;
-    let counts = args.counts.as_deref().map(CountsFile::open).transpose()?;
+    let counts = args.counts.as_deref().map(counts_file).transpose()?;
     Ok((libraries, file, path, counts))
 }
 
-fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], sheet: Option<&CountsFile>) -> io::Result<()> {
+fn tell(libraries: &[(DropIn, PathBuf)], read: &[Counts; 2], sheet: Option<&ResultFile>) -> io::Result<()> {
     let used = libraries.iter().map(|(library, _)| match library {
         DropIn::Libaio => (DropIn::Libaio, "libaio", &read[0]),
         DropIn::PosixAio => (DropIn::PosixAio, "posix_aio", &read[1]),
     });
     match sheet {
-        Some(CountsFile { file, .. }) => {
-            let mut file = file;
+        Some(sheet) => {
+            let mut file = sheet.file();
             let mut object: Map<String, Value> =
                 used.map(|(_, key, counts)| (key.to_owned(), as_json(counts))).collect();
             object.insert("schema_version".to_owned(), 1.into());

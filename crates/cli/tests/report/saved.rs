@@ -340,18 +340,9 @@ fn room_is_asked_for_at_the_start() {
     let place = Place::new();
     let script = "mkdir tiny && mount -t tmpfs -o size=64m none tiny || { echo none; exit 0; }
         $BAIO report --quick --only random-read --dir tiny --out out --json; echo; ls -A tiny out";
-    let ended = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
-        .env("BAIO", BAIO)
-        .current_dir(place.path("."))
-        .output();
-    let told = ended.map_or_else(
-        |_| "none".to_owned(),
-        |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
-    );
-    if told.starts_with("none") || told.is_empty() {
+    let Some(told) = place.with_mounts_of_its_own(script) else {
         return support::skip("no tmpfs can be mounted here");
-    }
+    };
     let (error, left) = told.split_once("\n").unwrap();
     assert!(
         error.contains("ENOSPC") && error.contains("`random-read` works on"),

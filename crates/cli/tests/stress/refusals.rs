@@ -1,7 +1,6 @@
 //! Promise: what `baio stress` must not or cannot do is refused before anything is changed, with need and cure.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use crate::support::confined::Confined;
 use crate::support::refusals;
@@ -172,18 +171,9 @@ fn room_is_asked_for_all_files_at_once() {
     let place = Place::new();
     let script = "mkdir tiny && mount -t tmpfs -o size=8m none tiny || { echo none; exit 0; }
         $BAIO stress tiny/f --files 3 --size 4M --rw write --json; ls -A tiny";
-    let ended = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
-        .env("BAIO", support::BAIO)
-        .current_dir(place.path("."))
-        .output();
-    let told = ended.map_or_else(
-        |_| "none".to_owned(),
-        |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
-    );
-    if told.starts_with("none") || told.is_empty() {
+    let Some(told) = place.with_mounts_of_its_own(script) else {
         return support::skip("no tmpfs can be mounted here");
-    }
+    };
     assert!(told.contains("ENOSPC") && told.contains("into 3 files"), "{told}");
     assert_eq!(told.lines().count(), 1, "nothing was made: {told}");
 }

@@ -74,6 +74,17 @@ impl Place {
         self.0.path().join(name)
     }
 
+    /// Runs a script in this directory, which may mount (`BAIO` is the program's path): what it says. None, where nobody may, or it says `none`.
+    pub(crate) fn with_mounts_of_its_own(&self, script: &str) -> Option<String> {
+        let ended = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+            .env("BAIO", BAIO)
+            .current_dir(self.path("."))
+            .output();
+        let told = String::from_utf8_lossy(&ended.ok()?.stdout).into_owned();
+        (!told.starts_with("none") && !told.is_empty()).then_some(told)
+    }
+
     /// Runs `baio` in this directory, with the words of `line` as arguments.
     pub(crate) fn baio(&self, line: &str) -> Done {
         self.run(BAIO, line, b"")

@@ -35,7 +35,8 @@ impl Lane {
         })
     }
 
-    /// No page is pinned where a log is, of this core or of somebody with a claim: it would be changed in place, and until it is let go no batch could be written there.
+    /// No page is pinned where a log is, of this core or of somebody with a claim: it would be changed in place, and until it is let go no
+    /// batch could be written there.
     #[inline]
     pub(in crate::core) fn may_be_pinned(&self, handle: Handle, page: u64) -> Result<()> {
         if self.objects.has_log(handle) {
