@@ -107,6 +107,8 @@ impl Lane {
     fn whom_to_ask(&mut self, owner: Owner, way: &Way, request: &SegmentRequest) -> Result<Option<ObjectId>> {
         match (owner, way) {
             (Owner::Cache(_), _) | (_, Way::Nothing) => Ok(None),
+            // What the cache had changed there was written out before the log was read: the rest is the device's.
+            (Owner::Log(_), _) if request.op.is_sync() => Ok(None),
             // It keeps the cache out when it begins, and not while an operation holds a part of its range.
             (Owner::Caller | Owner::Log(_), Way::Hold) if request.op.changes_bytes() => {
                 self.object_asked(request).map(|_| None)

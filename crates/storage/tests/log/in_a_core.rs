@@ -61,6 +61,29 @@ fn a_turn_makes_one_batch_of_what_was_appended() {
     core.close().unwrap();
 }
 
+/// What an opening finds behind a kill is synced first, and where the cache knows the segment, that sync goes by way of the cache.
+#[test]
+fn a_log_opens_where_the_cache_has_read() {
+    let (mut core, disk) = volume();
+    create(&mut core, "log", LOG_BYTES);
+    let handle = open_write(&mut core, "log");
+    let log = create_log(&mut core, handle);
+    let lsn = log.appender().append(b"kept").unwrap();
+    wait(&mut core, &log, lsn);
+    let mut core = open_with_seed(&disk.power_cut(1), 9);
+    core.use_cache(&CacheOptions::of_size(512 << 10)).unwrap();
+    let handle = open_write(&mut core, "log");
+    let request = SegmentRequest {
+        mode: Mode::Cached,
+        ..read_request(&core, handle, 0, BLOCK)
+    };
+    run(&mut core, request).result.unwrap();
+    let log = open_log(&mut core, handle).unwrap();
+    assert_eq!(payloads(&mut core, &log), [b"kept"]);
+    drop(log);
+    core.close().unwrap();
+}
+
 #[test]
 fn it_moves_with_its_segment() {
     let (mut core, disk) = volume();
