@@ -107,7 +107,8 @@ impl Lane {
     fn whom_to_ask(&mut self, owner: Owner, way: &Way, request: &SegmentRequest) -> Result<Option<ObjectId>> {
         match (owner, way) {
             (Owner::Cache(_), _) | (_, Way::Nothing) => Ok(None),
-            // What the cache had changed there was written out before the log was read: the rest is the device's.
+            // All else that a log asks for goes on to the device when the cache has made way, and this the cache would do itself. What it had
+            // changed of what the log reads was written out before that was read: the sync of that is the device's.
             (Owner::Log(_), _) if request.op.is_sync() => Ok(None),
             // It keeps the cache out when it begins, and not while an operation holds a part of its range.
             (Owner::Caller | Owner::Log(_), Way::Hold) if request.op.changes_bytes() => {

@@ -61,7 +61,7 @@ fn a_turn_makes_one_batch_of_what_was_appended() {
     core.close().unwrap();
 }
 
-/// What an opening finds behind a kill is synced first, and where the cache knows the segment, that sync goes by way of the cache.
+/// What an opening finds behind a kill is synced first, by the device: the cache, which knows the segment here, has no part in that.
 #[test]
 fn a_log_opens_where_the_cache_has_read() {
     let (mut core, disk) = volume();
