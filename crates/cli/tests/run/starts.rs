@@ -100,7 +100,11 @@ fn an_installed_library_is_found() {
     program(&place);
     let baio = env!("CARGO_BIN_EXE_baio");
     std::fs::create_dir_all(place.path("bin")).unwrap();
-    std::fs::copy(baio, place.path("bin/baio")).unwrap();
+    // By another process: a child that another test forks meanwhile would inherit what we write it by, and Linux runs no program that is open for writing.
+    let copied = Command::new("cp")
+        .args([PathBuf::from(baio), place.path("bin/baio")])
+        .status();
+    assert!(copied.unwrap().success());
     let line = "CARGO_HOME=$PWD/cargo BAIO_LIBRARIES= bin/baio run --libaio -- ./program file";
     let missing = ends(place.shell(line), 1);
     for looked in ["cargo/lib/baio", "bin/../lib/baio", "/usr/lib/baio"] {
