@@ -32,7 +32,7 @@ pub(crate) struct Contents {
     pub(crate) quarantined: Quarantine,
     /// Old inodes of renames that were not finished.
     pub(crate) superseded: Vec<SlotAddress>,
-    /// Live inodes that lost their blocks to a later one, and do not say so on the device yet.
+    /// Live inodes that lost their blocks to a later one, and do not say so on the device yet; those allocated last come first.
     pub(crate) losers: Vec<SlotAddress>,
     /// The same in words.
     pub(crate) loser_labels: Vec<String>,

@@ -269,7 +269,9 @@ fn write_down(engine: &mut Engine, device: &Device, superblock: &Superblock, con
             (slot == old.slot).then(|| inode.tombstone(inode.operation_id))
         })?;
     }
-    for &loser in &contents.losers {
+    // The oldest first: it lost to a younger one, which may be a loser too, and still claims its blocks until its turn comes. The
+    // other way round an opening that is cut in between would find nobody who claims the blocks of those that are left.
+    for &loser in contents.losers.iter().rev() {
         table::rewrite(engine, device, superblock, loser.bucket, &mut |slot, mut inode| {
             inode.state = InodeState::Quarantined;
             (slot == loser.slot).then_some(inode)

@@ -2,12 +2,13 @@
 //! quarantined, on the device before anything is served, reported, and readable by `check`. So what it has and nobody else
 //! claims must not be given away, nor what its rival gives back.
 
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Sim};
+use baio_engine::{Engine, File};
 use baio_storage::segment::inode::{InodeState, MoveTo};
 use baio_storage::{Access, Core, CreateOptions, FormatOptions};
 
 use crate::harness::images::{find, forget_clean_close, state_of, superblock, tamper, tamper_bytes};
-use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
+use crate::harness::{BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
 
 fn small_disk() -> Disk {
     simulated_disk(&FormatOptions::of_size(2 << 20))
@@ -167,6 +168,49 @@ fn an_inode_that_cannot_be_decoded_is_told_by_every_open() {
         assert_eq!(core.warnings().len(), 1, "open {open}");
         core.close().unwrap();
     }
+}
+
+/// Of three in a row each claims a block of the next: the last one has lost to the middle one, and the middle one to the first. An opening
+/// that the power cuts between the two records must leave a volume in which the last one still has somebody to lose to.
+#[test]
+fn a_recovery_that_is_cut_between_two_quarantines_serves_neither() {
+    let disk = small_disk();
+    let mut core = open_simulated(&disk);
+    for name in ["oldest", "middle", "newest"] {
+        create(&mut core, name, 4 * BLOCK as u64);
+    }
+    core.close().unwrap();
+    let (_, oldest) = find(&disk, "oldest");
+    tamper(&disk, "middle", |middle| middle.start_block = oldest.start_block + 3);
+    tamper(&disk, "newest", |newest| newest.start_block = oldest.start_block + 6);
+    forget_clean_close(&disk);
+
+    let mut cuts = 0;
+    for steps in 0.. {
+        let cut = disk.copy();
+        cut.cut_power_after(steps, 17 + steps);
+        let engine = Engine::simulated(Sim::new(4).unwrap(), &config()).unwrap();
+        let opened = Core::open_on(engine, &File::simulated(&cut, "disk"), &config()).map(drop);
+        let left = cut.surviving();
+        let is_cut = left.is_some();
+        if !is_cut {
+            opened.unwrap();
+        }
+        let mut core = open_simulated(&left.unwrap_or_else(|| cut.copy()));
+        let listed = core.list(ME).unwrap();
+        let state = |name: &str| listed.iter().find(|one| one.name == name).map(|one| one.state);
+        assert_eq!(
+            ["oldest", "middle", "newest"].map(state),
+            [Some("quarantined"), Some("quarantined"), Some("live")],
+            "cut after {steps} steps"
+        );
+        core.close().unwrap();
+        if !is_cut {
+            break;
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 8, "{cuts} cuts");
 }
 
 /// Its owner is charged for what is given back when it is deleted, whatever it was being moved to.
