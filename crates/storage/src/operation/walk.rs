@@ -1,7 +1,8 @@
 //! Reads the inode table from end to end, as [`crate::volume::table::scan`] does, but some buckets a step, so that requests go on meanwhile.
 //!
 //! Two reads are under way, so that the device works while the bytes of the last read are looked at. A read that fails is repeated page by
-//! page, so that one bad page costs only itself. Where the table alone does not decide a bucket, its mirror does, in memory.
+//! page, so that one bad page costs only itself. Where the table alone does not decide a bucket, its mirror does, in memory. So a device
+//! that is gone ends the walk at the first bucket whose mirror cannot be read either.
 //! The operation has the table token meanwhile, so it sees the table of one moment.
 
 use baio_engine::{Buffer, Completion, Durability, Errno, Request};
@@ -87,11 +88,6 @@ impl Stretch {
         bytes
             .filter(|_| !self.bad.contains(&number))
             .map_or(PageRead::Unread(errno), PageRead::Read)
-    }
-
-    /// Not one of the pages could be read: then it is the device that is broken, not a page.
-    fn is_lost(&self) -> bool {
-        self.failed.is_some() && self.bad.len() == self.pages()
     }
 
     fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> std::result::Result<(), Fault> {
@@ -240,11 +236,7 @@ impl Walk {
             let taken = stretch.completed(cx, completion);
             taken.map_err(|fault| broken(cx, fault, offset))?;
         }
-        while let Some(front) = self.front.as_mut().filter(|front| front.ended) {
-            let lost = front.is_lost().then(|| front.failed.take()).flatten();
-            if let Some(fault) = lost {
-                return Err(broken(cx, fault, front.offset));
-            }
+        while self.front.as_ref().is_some_and(|front| front.ended) {
             if !self.show(cx, visit)? {
                 return Ok(());
             }

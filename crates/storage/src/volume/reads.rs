@@ -1,7 +1,8 @@
 //! Reading large parts of the volume in order: some large reads are under way while what has come is looked at.
 //!
 //! How many and how large follows from the memory that is left: at most half of the arena, down to one read of a few
-//! pages. What the device cannot read is tried again page by page, so that one bad page costs that page.
+//! pages. What the device cannot read is tried again page by page, so that one bad page costs that page. Whoever looks decides
+//! what that means: the inode table has its mirror, also where not one page of a chunk could be read.
 //!
 //! An engine that has requests of others under way is served one read at a time: their completions are not ours to take.
 
@@ -49,6 +50,12 @@ impl<'a> Chunk<'a> {
             (None, Some(page)) => PageRead::Read(page),
             (None, None) => PageRead::Unread(Errno::EIO),
         }
+    }
+
+    /// Why not one of its pages could be read, if that is so.
+    pub(crate) fn lost(&self) -> Option<Errno> {
+        let (_, errno) = self.bad.first()?;
+        (self.bad.len() == self.len / PAGE_BYTES).then_some(*errno)
     }
 }
 
@@ -98,7 +105,10 @@ pub(crate) fn read_pages(engine: &mut Engine, device: &Device, offset: u64, len:
     })
 }
 
-/// Page by page. When not one can be read it is the device that is broken, not a page, and that is an error.
+/// Page by page: which of them the device cannot read.
+///
+/// # Errors
+/// What is not the device's: no memory, or a broken engine.
 fn read_singly(
     engine: &mut Engine,
     device: &Device,
@@ -108,23 +118,16 @@ fn read_singly(
     bad: &mut Vec<BadPage>,
 ) -> Result<()> {
     into.set_len(len);
-    let mut failed = None;
-    let pages = len / PAGE_BYTES;
-    for number in 0..pages {
+    for number in 0..len / PAGE_BYTES {
         let at = number * PAGE_BYTES;
         match device.read(engine, offset + at as u64, PAGE_BYTES) {
             Ok(page) if page.len() == PAGE_BYTES => into[at..at + PAGE_BYTES].copy_from_slice(&page),
             Ok(_) => bad.push((number, Errno::EIO)),
-            Err(error) => {
-                bad.push((number, error.errno().unwrap_or(Errno::EIO)));
-                failed = Some(error);
-            }
+            Err(error) if error.is_the_devices() => bad.push((number, error.errno().unwrap_or(Errno::EIO))),
+            Err(error) => return Err(error),
         }
     }
-    match failed {
-        Some(error) if bad.len() == pages => Err(error),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// One read under way.

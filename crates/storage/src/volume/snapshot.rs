@@ -31,7 +31,7 @@ use baio_engine::{Durability, Engine};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::segment::layout::{BITMAP_BLOCKS_PER_PAGE, Layout};
 use crate::segment::page::{self, PAGE_BYTES, PAGE_BYTES_U64, PageRead};
 use crate::segment::superblock::{SnapshotNote, Superblock};
@@ -275,6 +275,10 @@ pub(crate) fn read(
         }
         let range = (kind.at(layout), kind.pages(&note) * PAGE_BYTES_U64);
         let read = reads::read_all(engine, device, range, PAGE_BYTES, &mut |_, chunk| {
+            if let Some(errno) = chunk.lost() {
+                // There is no other copy of it: the inodes say what it says, and the rest of it need not be waited for.
+                return Err(Error::new("read", device.name(), errno).at(chunk.offset));
+            }
             let first = (chunk.offset - range.0) / PAGE_BYTES_U64;
             for index in 0..chunk.units(PAGE_BYTES_U64) {
                 let number = first + index;

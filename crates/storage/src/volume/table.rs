@@ -208,37 +208,23 @@ pub(crate) fn look(
     bucket: u64,
     visit: &mut dyn FnMut(&Image<'_>),
 ) -> Result<()> {
-    let table = Images::read(engine, device, superblock, bucket, Place::Table)?;
+    let table = read_images(engine, device, superblock, bucket, Place::Table)?;
+    let table = table.chunk();
     let pages = (table.page(0), table.page(1));
     settle(engine, device, superblock, doubt, bucket, pages, visit)
 }
 
-/// The two images of a bucket in the table or in the mirror; or why neither can be read: the other place may have both.
-struct Images(std::result::Result<reads::Pages, Errno>);
-
-impl Images {
-    fn read(
-        engine: &mut Engine,
-        device: &Device,
-        superblock: &Superblock,
-        bucket: u64,
-        place: Place,
-    ) -> Result<Images> {
-        let at = superblock.layout().bucket_at(bucket, place);
-        let at = at.ok_or_else(|| undecided(device, superblock, bucket, BucketError::Lost { bucket }))?;
-        match reads::read_pages(engine, device, at, BUCKET_BYTES as usize) {
-            Ok(pages) => Ok(Images(Ok(pages))),
-            Err(error) if error.is_the_devices() => Ok(Images(Err(error.errno().unwrap_or(Errno::EIO)))),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn page(&self, number: usize) -> PageRead<'_> {
-        match &self.0 {
-            Ok(pages) => pages.chunk().page(number),
-            Err(errno) => PageRead::Unread(*errno),
-        }
-    }
+/// The two images of a bucket in the table or in the mirror, as far as they can be read.
+fn read_images(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    bucket: u64,
+    place: Place,
+) -> Result<reads::Pages> {
+    let at = superblock.layout().bucket_at(bucket, place);
+    let at = at.ok_or_else(|| undecided(device, superblock, bucket, BucketError::Lost { bucket }))?;
+    reads::read_pages(engine, device, at, BUCKET_BYTES as usize)
 }
 
 /// A bucket of which nobody can tell what it is.
@@ -274,7 +260,8 @@ fn settle(
             return Ok(());
         }
     }
-    let mirror = Images::read(engine, device, superblock, number, Place::Mirror)?;
+    let mirror = read_images(engine, device, superblock, number, Place::Mirror)?;
+    let mirror = mirror.chunk();
     let mirror = Pair::read(mirror.page(0), mirror.page(1), id).up_to(superblock.epoch);
     if doubt.healing == Healing::Check && bucket::newest_of_four(&table, &mirror, id).is_err() {
         return Ok(());

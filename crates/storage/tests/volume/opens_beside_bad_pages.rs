@@ -2,11 +2,14 @@
 //! the table its mirror, the snapshot the table. Each read of an opening fails once, alone and with the one after it; the
 //! opening succeeds with everything there, or it fails with the device's error; it is never wrong.
 
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
-use baio_storage::{Core, FormatOptions};
+use baio_storage::segment::layout::{BUCKET_BYTES, Place};
+use baio_storage::segment::name::{Key, SegmentName};
+use baio_storage::{Core, FormatOptions, Repair, check_on};
 
-use crate::harness::{self, BLOCK, config, create, open_simulated, open_write, read, simulated_disk, write};
+use crate::harness::images::superblock;
+use crate::harness::{self, BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
 
 fn volume(clean: bool) -> Disk {
     let disk = simulated_disk(&FormatOptions {
@@ -89,4 +92,47 @@ fn a_look_up_beside_a_bad_page_reads_the_mirror() {
         assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [name.as_bytes()[0]; BLOCK]);
     }
     core.close().unwrap();
+}
+
+/// The table is read in large pieces, and what is left at its end may be one bucket. That nothing of it can be read is no sign that
+/// the device is gone: the mirror has it.
+#[test]
+fn an_end_of_the_table_that_cannot_be_read_is_in_the_mirror() {
+    let disk = simulated_disk(&FormatOptions {
+        segments: Some(257),
+        ..FormatOptions::of_size(8 << 20)
+    });
+    let superblock = superblock(&disk);
+    let layout = superblock.layout();
+    let last = layout.buckets() - 1;
+    assert_eq!(last, 128, "one bucket is left of a piece of 1 MiB");
+    let is_last = |name: &String| {
+        let key = Key::segment(ME.uid, SegmentName::new(name).unwrap());
+        key.hash(&superblock.hash_seed) % layout.buckets() == last
+    };
+    let name = (0..).map(|number| format!("n{number}")).find(is_last).unwrap();
+    let mut core = open_simulated(&disk);
+    create(&mut core, &name, BLOCK as u64);
+    drop(core); // Not closed: the next opening reads the table.
+    let at = layout.bucket_at(last, Place::Table).unwrap();
+    let bad = |times| {
+        let trigger = Trigger::nth(Sick::ReadError, 1).times(times);
+        Faults::none().when(trigger.within(at..at + BUCKET_BYTES))
+    };
+
+    // All of it, then each page by itself.
+    disk.set_faults(bad(3));
+    let mut core = open_simulated(&disk);
+    assert_eq!(disk.faults_injected().of(Sick::ReadError), 3);
+    disk.set_faults(bad(u64::MAX));
+    assert_eq!(core.list(ME).unwrap().len(), 1);
+    assert!(disk.faults_injected().total() > 3, "the list has not met them");
+    disk.set_faults(Faults::none());
+    core.close().unwrap();
+
+    disk.set_faults(bad(u64::MAX));
+    let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
+    let report = check_on(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
+    let told: Vec<_> = report.problems.iter().map(|one| (one.kind, one.repair)).collect();
+    assert_eq!(told, [("image", Repair::Unread); 2], "{:?}", report.problems);
 }

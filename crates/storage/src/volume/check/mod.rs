@@ -333,6 +333,10 @@ impl Check<'_> {
                 let mirror_at = layout.mirror_at() + (chunk.offset - table_at);
                 let mirror = reads::read_pages(engine, device, mirror_at, (count * BUCKET_BYTES) as usize)?;
                 let mirror = mirror.chunk();
+                if let (Some(errno), Some(_), 2..) = (chunk.lost(), mirror.lost(), count) {
+                    // It is no page that is bad, but the device: else every bucket to its end would be told by itself.
+                    return Err(Error::new("read the inode table of", device.name(), errno).at(chunk.offset));
+                }
                 for index in 0..count {
                     let at = 2 * index as usize;
                     let table = [chunk.page(at), chunk.page(at + 1)];
