@@ -271,8 +271,14 @@ impl Trial<'_> {
         let driver = Driver::open(disk.copy(), expectation, SEED + 1)?;
         let model = driver.model().clone();
         let disk = driver.kill();
-        // What was lost unseen in one copy is found by whoever looks at all copies.
-        if self.case.fault.0 != Fault::LostWrite {
+        if self.case.fault.0 == Fault::LostWrite {
+            // What was lost unseen in one copy is found by whoever looks at all copies; and takes nothing back that was served.
+            let repaired = disk.copy();
+            world::check(&repaired, SEED + 2, true)?;
+            let served = Expectation::exactly(model.clone());
+            let opened = Driver::open(repaired, &served, SEED + 4).map(drop);
+            opened.map_err(|violation| violation.after("repaired"))?;
+        } else {
             let report = world::check(&disk, SEED + 2, false)?;
             if !report.problems.is_empty() {
                 let story = format!("a check finds {:?}", report.problems);

@@ -3,6 +3,10 @@
 //! a write and lost it, or put it elsewhere, is noticed before anybody is told that the record is safe. The mirror's page
 //! is not: `check` compares it.
 //!
+//! Where the table does not show the record, the mirror may be ahead of it: the old state would be served, until the mirror is asked and
+//! takes it back. So the same bytes are written to the table once more. If it does not show them then either, the close notes that the
+//! next opening must ask all mirrors. Nobody is told that the record is safe, whatever comes of it.
+//!
 //! A full host refuses the write to the table where its file is sparse. The page is read back then: where it is not the new
 //! image, nothing has happened, and the volume goes on as it was. Every other failure latches it.
 
@@ -27,6 +31,8 @@ pub(crate) struct Update {
     spare: Option<Buffer>,
     /// The table's page is being read back.
     is_reading_back: bool,
+    /// The table has shown what was written.
+    is_shown: bool,
 }
 
 impl Update {
@@ -55,6 +61,7 @@ impl Update {
             image,
             spare: Some(spare),
             is_reading_back: false,
+            is_shown: false,
         };
         let at = update.home(cx, Place::Table)?.at;
         cx.write(at, Memory::Own(buffer), Durability::Data)?;
@@ -81,7 +88,9 @@ impl Update {
                 latching(cx, |cx| match Part::of(&completion) {
                     Part::ReadBack => {
                         self.is_reading_back = false;
-                        self.compare(cx, completion)
+                        self.compare(cx, completion)?;
+                        self.is_shown = true;
+                        Ok(())
                     }
                     _ => {
                         is_writing = false;
@@ -94,7 +103,30 @@ impl Update {
             });
             failed = failed.or(noted.err());
         }
-        failed.map_or(Ok(()), Err)
+        let Some(fault) = failed else { return Ok(()) };
+        if !self.is_shown && self.repeat().await.is_err() {
+            with(|cx| cx.volume.doubt_the_table());
+        }
+        Err(fault)
+    }
+
+    /// Writes the same bytes to the table once more, and reads them back.
+    async fn repeat(self) -> Result<(), Fault> {
+        with(|cx| {
+            let bytes = self.image.page().bytes();
+            let mut buffer = cx.buffer(bytes.len())?;
+            buffer.copy_from_slice(bytes);
+            let at = self.home(cx, Place::Table)?.at;
+            cx.write(at, Memory::Own(buffer), Durability::Data)
+        })?;
+        completed().await?.result?;
+        with(|cx| {
+            let at = self.home(cx, Place::Table)?.at;
+            let buffer = cx.buffer(self.image.page().bytes().len())?;
+            cx.read_into(Part::ReadBack, at, buffer).map_err(|(fault, _)| fault)
+        })?;
+        let completion = completed().await?;
+        with(|cx| self.compare(cx, completion))
     }
 
     /// Had the host no room for the table's page? Then that is being read back.

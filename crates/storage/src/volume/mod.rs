@@ -83,6 +83,8 @@ pub(crate) struct Volume {
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
+    /// A record may stand in the mirror and not in the table.
+    mirror_may_be_ahead: bool,
     /// Segments of which that record was to take something away, and second inodes of those that it was to rename: nobody opens them
     /// before it is decided.
     doubted: Vec<SlotAddress>,
@@ -135,6 +137,7 @@ impl Volume {
             read_only: false,
             allocations: 0,
             latched: false,
+            mirror_may_be_ahead: false,
             doubted: Vec::new(),
         })
     }
@@ -159,6 +162,7 @@ impl Volume {
             read_only: true,
             allocations: 0,
             latched: false,
+            mirror_may_be_ahead: false,
             doubted: Vec::new(),
         })
     }
@@ -178,7 +182,7 @@ impl Volume {
             .map_err(|fault| Error::new("close volume", self.device.name(), fault))?;
         self.device.sync(engine, Durability::Full)?;
         if self.latched && !crate::seeded_bug("clean-though-latched") {
-            return Ok(()); // What holds is in doubt: the next open must heal.
+            return self.leave_in_doubt(engine);
         }
         superblocks::must_be_ours(engine, &self.device, &self.superblock)?;
         let snapshot = snapshot::write(engine, self);
@@ -193,6 +197,21 @@ impl Volume {
         superblock.alloc_hint = self.free.hint();
         superblock.snapshot = snapshot;
         superblocks::must_be_ours(engine, &self.device, &self.superblock)?;
+        superblocks::write(engine, &self.device, &superblock)
+    }
+
+    /// What holds is in doubt: the next open must heal. It asks the mirror of a bucket whose image in the table was written lately. Where
+    /// the table has lost a record, the image that it shows may be older: then the open must ask all mirrors.
+    fn leave_in_doubt(&mut self, engine: &mut Engine) -> Result<()> {
+        if !self.mirror_may_be_ahead {
+            return Ok(());
+        }
+        superblocks::must_be_ours(engine, &self.device, &self.superblock)?;
+        let mut superblock = self
+            .superblock
+            .successor()
+            .map_err(|error| Error::new("close volume", self.device.name(), superblocks::fault(error)))?;
+        superblock.healed_epoch = 0;
         superblocks::write(engine, &self.device, &superblock)
     }
 
@@ -238,6 +257,11 @@ impl Volume {
 
     pub(crate) fn is_latched(&self) -> bool {
         self.latched && !crate::seeded_bug("latched-volumes-go-on")
+    }
+
+    /// The table did not show a record that the mirror may have: the next opening must ask all mirrors.
+    pub(crate) fn doubt_the_table(&mut self) {
+        self.mirror_may_be_ahead = true;
     }
 
     /// A record failed that may have taken away the segment, or its end, or left it a second inode here.

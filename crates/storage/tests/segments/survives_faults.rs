@@ -3,13 +3,14 @@
 //!
 //! The device is simulated: it answers late, or says EIO although it did what was asked, or its backend breaks for a turn.
 
-use baio_engine::sim::{Fault as Sick, Faults, Trigger};
-use baio_engine::{EngineOptions, Wait};
-use baio_storage::segment::layout::SLOTS_PER_BUCKET;
+use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
+use baio_engine::{Engine, EngineOptions, File, Wait};
+use baio_storage::segment::layout::{Parity, Place, SLOTS_PER_BUCKET};
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Access, Core, CreateOptions, Fault, FormatOptions, Mode, ResizeOptions, SegmentInfo};
+use baio_storage::{Access, Core, CreateOptions, Fault, FormatOptions, Mode, ResizeOptions, SegmentInfo, check_on};
 
+use crate::harness::images;
 use crate::harness::through_cache::{begin_write, open_cached};
 use crate::harness::{
     BLOCK, ME, config, create, open_moody, open_simulated, open_write, read, run, simulated_disk, start, sync_request,
@@ -416,5 +417,40 @@ fn a_segment_whose_rename_failed_is_not_opened_by_its_new_name() {
         let mut core = open_simulated(&disk);
         let handle = open_write(&mut core, &new);
         assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [7; BLOCK]);
+    }
+}
+
+/// The names that a volume serves.
+fn names(disk: &Disk) -> Vec<String> {
+    let mut core = open_simulated(disk);
+    let listed = core.list(ME).unwrap().into_iter().map(|info| info.name).collect();
+    core.close().unwrap();
+    listed
+}
+
+/// The device acknowledges the table's write of a record and loses it, once or each time; the mirror's lands. Whichever state the next
+/// opening serves then, no repair takes it back.
+#[test]
+fn a_record_that_the_table_lost_does_not_come_back_from_the_mirror() {
+    for lost in [Trigger::nth(Sick::LostWrite, 1), Trigger::always(Sick::LostWrite)] {
+        let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
+        let mut core = open_simulated(&disk);
+        create(&mut core, "a", BLOCK as u64);
+        core.delete(ME, ME.uid, "a").unwrap();
+        create(&mut core, "a", BLOCK as u64);
+        core.close().unwrap();
+        let (slot, _) = images::find(&disk, "a");
+        let layout = *images::superblock(&disk).layout();
+        let even = layout.image_at(slot.bucket, Parity::Even, Place::Table).unwrap();
+        let mut core = open_simulated(&disk);
+        disk.set_faults(Faults::none().when(lost.clone().within(even..even + BLOCK as u64)));
+        let deleted = core.delete(ME, ME.uid, "a").unwrap_err();
+        assert!(matches!(deleted.fault, Fault::LostWrite { .. }), "{deleted}");
+        core.close().unwrap();
+        disk.set_faults(Faults::none());
+        let served = names(&disk);
+        let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
+        let report = check_on(&mut engine, &File::simulated(&disk, "disk"), true).unwrap();
+        assert_eq!(names(&disk), served, "{lost:?}, a repair: {:?}", report.problems);
     }
 }
