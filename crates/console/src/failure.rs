@@ -91,7 +91,7 @@ impl Failure {
         }
         let said = match &error.fault {
             // The system's word for it tells nothing without the step that it answers.
-            Fault::Io(_) => format!("cannot {}: {}", error.operation, error.fault),
+            Fault::Io(_) | Fault::RepairCut { .. } => format!("cannot {}: {}", error.operation, error.fault),
             // Each number with its unit, so that a terminal can show a size beside it.
             Fault::NoSpace {
                 asked,

@@ -5,7 +5,7 @@
 use std::ops::Deref;
 
 use baio_engine::Errno;
-use baio_words::{DEVICE_CURE, RequestError, RequestFault};
+use baio_words::{DEVICE_CURE, Problem, RequestError, RequestFault};
 
 use crate::segment::name::NameError;
 use fault::of_a_request;
@@ -84,6 +84,18 @@ impl Error {
         matches!(self.fault, Fault::Io(baio_engine::Error::System(_)))
     }
 
+    /// The same, met by a repair that may have given this up by then.
+    pub(crate) fn of_a_repair(self, lost: Vec<Problem>) -> Error {
+        let (operation, object, offset) = (self.operation, self.object.clone(), self.offset);
+        let fault = Fault::RepairCut { error: self, lost };
+        Error(Box::new(ErrorContext {
+            operation,
+            object,
+            offset,
+            fault,
+        }))
+    }
+
     /// The same, met in another operation.
     pub(crate) fn during(mut self, operation: &'static str) -> Error {
         self.0.operation = operation;
@@ -104,6 +116,7 @@ impl Error {
             fault @ of_a_request!() => fault.of_request().map_or("EIO", RequestFault::code),
             Fault::Latched => "EPOISONED",
             Fault::Told(failed) => told::code(failed),
+            Fault::RepairCut { error, .. } => error.code(),
             Fault::NotFar(_) | Fault::OlderBroker(_) => "EOPNOTSUPP",
             Fault::Log(error) => of_log::code(error),
             Fault::Setup(error) => error.errno.name(),
@@ -135,6 +148,7 @@ impl Error {
             Fault::Setup(error) => error.errno,
             Fault::Log(error) => of_log::errno(error),
             Fault::Told(failed) => told::errno(failed),
+            Fault::RepairCut { error, .. } => return error.errno(),
             Fault::NotFar(_) | Fault::OlderBroker(_) => Errno::EOPNOTSUPP,
             Fault::Corrupt(_) | Fault::Latched | Fault::Unexpected(_) => Errno::EIO,
             Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => Errno::EIO,
@@ -162,6 +176,7 @@ impl Error {
             Fault::Setup(error) => error.need.clone(),
             Fault::Log(error) => of_log::need(error),
             Fault::Told(failed) => failed.need.clone(),
+            Fault::RepairCut { error, .. } => error.need(),
             Fault::NotFar(_) => Some("a volume that this process has open itself".into()),
             Fault::OlderBroker(_) => Some("a broker of this release".into()),
             Fault::NoSpace { asked, .. } => Some(format!("{asked} contiguous free bytes")),
@@ -210,6 +225,11 @@ impl Error {
             Fault::Unreadable { .. } => Some(DEVICE_CURE),
             Fault::Setup(error) => return error.cure.clone(),
             Fault::Told(failed) => return failed.cure.clone(),
+            Fault::RepairCut { error, .. } => {
+                let again = "note what is lost, and run `baio check --repair` again once the cause is gone";
+                let first = error.cure().map_or_else(String::new, |cure| format!("{cure}; "));
+                return Some(first + again);
+            }
             Fault::OlderBroker(_) => Some("restart the broker with the release of its client (`baio --version`)"),
             Fault::NotFar(_) => Some("open it without a broker (`Local::open`, `Remote::open`), or do without"),
             Fault::Log(_) => None, // It is in the line already.

@@ -4,8 +4,9 @@ use std::fmt;
 
 use baio_engine::{Errno, SetupError};
 use baio_words::session::Failed;
-use baio_words::{Lost, RequestFault};
+use baio_words::{Lost, Problem, RequestFault};
 
+use super::Error;
 use crate::cache::CacheError;
 use crate::log::LogError;
 use crate::segment::layout::LayoutError;
@@ -136,6 +137,13 @@ pub enum Fault {
         /// Where the volume ends.
         needs: u64,
     },
+    /// A repair failed when it may have given up already what could not be saved.
+    RepairCut {
+        /// With what.
+        error: Error,
+        /// What is lost. The next check names of it what the repair had not come to.
+        lost: Vec<Problem>,
+    },
     /// An operation was told of something that it does not wait for: a bug in this crate.
     Unexpected(&'static str),
     /// The move of the segment was stopped by an error, and the request or operation needs the move to go on.
@@ -256,6 +264,7 @@ impl fmt::Display for Fault {
             Fault::Unreadable { what, at } => {
                 write!(f, "cannot read what is there, at byte {at} of the device: {what}")
             }
+            Fault::RepairCut { error, lost } => repair_cut(f, error, lost),
             Fault::Unexpected(event) => write!(f, "the operation was told of {event}, which it did not wait for"),
             Fault::Shrunk { ends, needs } => shrunk(f, *ends, *needs),
             Fault::MoveStopped { mark } => {
@@ -279,6 +288,17 @@ fn shrunk(f: &mut fmt::Formatter<'_>, ends: u64, needs: u64) -> fmt::Result {
             "the device was cut while the volume was open: it ends at byte {ends}, the volume at {needs}"
         ),
     }
+}
+
+fn repair_cut(f: &mut fmt::Formatter<'_>, error: &Error, lost: &[Problem]) -> fmt::Result {
+    let said = |problem: &Problem| format!("{} ({})", problem.place.object, problem.what);
+    let lost: Vec<String> = lost.iter().map(said).collect();
+    write!(
+        f,
+        "{}; the repair ends early, and this is lost, though a later check may not name it: {}",
+        error.fault,
+        lost.join("; ")
+    )
 }
 
 impl From<baio_engine::Error> for Fault {

@@ -52,6 +52,7 @@ impl std::error::Error for Error {
             Fault::Layout(error) => Some(error),
             Fault::Cache(error) => Some(error),
             Fault::Log(error) => Some(error.as_ref()),
+            Fault::RepairCut { error, .. } => Some(error),
             _ => None,
         }
     }

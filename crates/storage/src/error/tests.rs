@@ -1,5 +1,5 @@
 use baio_engine::{Argument, Error as Io, SetupError};
-use baio_words::{Lost, SegmentOp};
+use baio_words::{Lost, ProblemPlace, Repair, SegmentOp};
 
 use super::*;
 use crate::cache::CacheError;
@@ -76,6 +76,18 @@ fn all_faults() -> Vec<Fault> {
         Fault::Moving,
         Fault::LostWrite { page: word(), at: 1 },
         Fault::Unreadable { what: word(), at: 1 },
+        Fault::RepairCut {
+            error: Error::new("write", "/tmp/vol", Fault::LostWrite { page: word(), at: 1 }),
+            lost: vec![Problem {
+                kind: "bucket-lost",
+                place: ProblemPlace {
+                    object: "bucket 7".into(),
+                    offset: 8192,
+                },
+                what: "four segments are gone".into(),
+                repair: Repair::Lost,
+            }],
+        },
         Fault::Shrunk { ends: 1, needs: 2 },
         Fault::Shrunk { ends: 0, needs: 2 },
         Fault::Unexpected("the table token"),
@@ -150,6 +162,7 @@ fn number(fault: &Fault) -> usize {
         Fault::ServiceFailed(_) => 41,
         Fault::WouldCut { .. } => 42,
         Fault::OlderBroker(_) => 43,
+        Fault::RepairCut { .. } => 44,
     }
 }
 
@@ -157,7 +170,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..44), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..45), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {

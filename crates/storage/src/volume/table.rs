@@ -23,7 +23,7 @@ pub(crate) enum Healing {
     Write,
     /// Decides the same in memory only.
     InMemory,
-    /// The same, and passes over buckets that nobody can decide, instead of failing: only for a check that writes nothing.
+    /// The same, and passes over buckets that nobody can decide, instead of failing: only for a check, which has named them already.
     Check,
 }
 

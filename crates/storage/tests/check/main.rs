@@ -4,6 +4,7 @@
 mod harness;
 
 mod crafted_images;
+mod gives_up_last;
 mod hostile_images;
 mod in_service;
 mod keeps_what_is_quarantined;

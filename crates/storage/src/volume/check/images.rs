@@ -2,13 +2,13 @@
 //!
 //! The bucket is the newest valid image of all four. In its own place it must stand in table and mirror; in the other place
 //! both must hold the image before it, of which one copy is enough to restore both. Where that is lost in both, the bucket is
-//! written once more as its next generation, so that again two generations are there.
+//! written once more as its next generation, so that again two generations are there. Where something may be lost with it, that is left
+//! to the end of the repair ([`WrittenOff`]).
 
 use crate::error::Result;
 use crate::segment::bucket::{
     BucketError, BucketId, Image, ImageError, NextImage, Pair, Reading, newest_by_generation, newest_of_four,
 };
-use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET, is_used_up};
 use crate::segment::page::{self, PAGE_BYTES, Page, PageRead};
 use crate::segment::probe::SlotAddress;
@@ -16,6 +16,7 @@ use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
 use crate::volume::bucket_write::Home;
 use crate::volume::check::inodes::Seen;
+use crate::volume::check::repair::WrittenOff;
 use crate::volume::check::{CheckReport, Problem, ProblemPlace, Repair};
 use crate::volume::device::Device;
 use crate::volume::table::{self, Undecodable};
@@ -28,6 +29,8 @@ pub(super) struct Judge<'a> {
     doubt_from: u64,
     /// The volume's epoch as it was found: no image can be of a later one.
     newest_epoch: u64,
+    /// What a repair has to give up.
+    pub(super) written_off: WrittenOff,
 }
 
 /// What to write where.
@@ -52,6 +55,7 @@ impl Judge<'_> {
                 true => u64::MAX,
                 false => found.healed_epoch,
             },
+            written_off: WrittenOff::default(),
         }
     }
 
@@ -93,7 +97,8 @@ impl Judge<'_> {
                     .problems
                     .push(self.problem("bucket-lost", bucket, what.into(), Repair::Lost));
                 visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
-                return Ok(self.tombstones(id));
+                self.written_off.lost.push(bucket);
+                return Ok(Vec::new());
             }
         };
         show(&winner, self.superblock, visit);
@@ -104,11 +109,14 @@ impl Judge<'_> {
                 .push(self.problem("image-generation", bucket, what, status));
             return Ok(self.twice_more(&winner));
         }
+        if is_unknown([&table, &mirror], &winner) {
+            let writes = self.copies([&table, &mirror], &winner, None, status, report);
+            report.problems.push(self.unknown(&winner));
+            self.written_off.unknown.insert(bucket);
+            return Ok(writes);
+        }
         let older = older(&table, &mirror, &winner);
         let mut writes = self.copies([&table, &mirror], &winner, older, status, report);
-        if is_unknown([&table, &mirror], &winner) {
-            report.problems.push(self.unknown(&winner));
-        }
         if older.is_none() {
             writes.extend(self.once_more(&winner));
         }
@@ -260,26 +268,6 @@ impl Judge<'_> {
     fn once_more(&self, winner: &Image<'_>) -> Writes {
         let next = winner.next_with(&[], self.superblock.epoch);
         next.map_or(Vec::new(), |next| self.at_home(&next))
-    }
-
-    /// Four empty slots that end no probe, in two generations.
-    fn tombstones(&self, id: BucketId) -> Writes {
-        let empty = Inode {
-            state: InodeState::Tombstone,
-            generation: 1,
-            ..Inode::default()
-        };
-        let all: Vec<(usize, &Inode)> = (0..SLOTS_PER_BUCKET).map(|slot| (slot, &empty)).collect();
-        let epoch = self.superblock.epoch;
-        let mut writes = Vec::new();
-        let Ok(first) = Image::initial(id).next_with(&all, epoch) else {
-            return writes;
-        };
-        writes.extend(self.at_home(&first));
-        if let Ok(second) = first.image().next_with(&[], epoch) {
-            writes.extend(self.at_home(&second));
-        }
-        writes
     }
 
     fn at_home(&self, next: &NextImage) -> Writes {

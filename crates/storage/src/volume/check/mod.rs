@@ -13,11 +13,12 @@
 //! | `inodes.rs` | what the inodes say: decodable, reachable by their names, each name once |
 //! | `repair.rs` | the changes that heal what `inodes.rs` found |
 //!
-//! **Repairing**, in this order: a file that is too short is extended; the superblock's copies are healed and its epoch raised,
-//! so that a repair that is cut short is an opening that crashed; every bucket's images are made whole; inodes that cannot
-//! stay as they are get changed, each by an update of its bucket; then the volume is opened and closed as ever, which
-//! ends renames that were cut, quarantines who lost its blocks, and writes a new snapshot. Nothing is written once a read has failed: what
-//! was not read is not judged.
+//! **Repairing**, in this order: the superblock's copies are healed and its epoch raised, so that a repair that is cut short is an
+//! opening that crashed; every bucket's images are made whole; inodes that cannot stay as they are get changed, each by an update of its
+//! bucket; what cannot be saved is given up: a file that is too short is extended, and what is lost or unknown of a bucket is written
+//! over; then the volume is opened and closed as ever, which ends renames that were cut, quarantines who lost its blocks, and writes a new
+//! snapshot. Nothing is written once a read has failed: what was not read is not judged. An error that comes when something may have been
+//! given up says what, as no later check can.
 
 mod images;
 mod inodes;
@@ -34,6 +35,7 @@ use crate::error::{Error, Fault, Result};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::superblock::{Chosen, Superblock, SuperblockError};
 use crate::volume::accounts::EVERYBODY_ELSE;
+use crate::volume::check::repair::WrittenOff;
 use crate::volume::contents::{Contents, Gathering};
 use crate::volume::device::Device;
 use crate::volume::lock::Hold;
@@ -57,7 +59,7 @@ pub struct CheckProgress {
 ///
 /// # Errors
 /// In use, no volume at all, a newer version; or what the system said. Problems of the volume are
-/// listed in the report and are no errors.
+/// listed in the report and are no errors. A repair that fails when it may have given something up says what: [`Fault::RepairCut`].
 pub fn check(path: &Path, repair: bool, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
     let mut engine = own_engine()?;
     let device = Device::open(path, hold_to(repair))?;
@@ -101,6 +103,7 @@ pub(crate) fn check_served(
         repair: false,
         is_served: true,
         is_called_off: Some(is_called_off),
+        written_off: WrittenOff::default(),
     };
     check.metadata(device, progress)?;
     Ok(check.report)
@@ -146,6 +149,7 @@ fn run(
         repair,
         is_served: false,
         is_called_off: None,
+        written_off: WrittenOff::default(),
     };
     let done = check.all(device, progress);
     let report = std::mem::take(&mut check.report);
@@ -165,6 +169,8 @@ struct Check<'a> {
     is_served: bool,
     /// Nobody wants to know any more.
     is_called_off: Option<&'a AtomicBool>,
+    /// What a repair has to give up.
+    written_off: WrittenOff,
 }
 
 impl Check<'_> {
@@ -198,13 +204,29 @@ impl Check<'_> {
         let (superblock, changes) = self.metadata(&device, progress)?;
         if self.repair {
             all_was_read(&device)?;
-            repair::apply(self.engine, &device, &superblock, changes)?;
-            let (unread, name) = (device.unread(), device.name().to_owned());
-            let volume = Volume::open(self.engine, device)?;
-            volume.close(self.engine)?;
-            unread.must_be_none(REPAIR, &name)?;
+            let finished = self.finish(device, &superblock, changes);
+            finished.map_err(|error| self.with_what_is_lost(error))?;
         }
         Ok(())
+    }
+
+    /// Writes what was held back until all was read.
+    fn finish(&mut self, device: Device, superblock: &Superblock, changes: Vec<repair::Change>) -> Result<()> {
+        repair::apply(self.engine, &device, superblock, changes, &self.written_off)?;
+        let (unread, name) = (device.unread(), device.name().to_owned());
+        let volume = Volume::open(self.engine, device)?;
+        volume.close(self.engine)?;
+        unread.must_be_none(REPAIR, &name)
+    }
+
+    /// The report of a repair that fails is shown to nobody, and the next check finds nothing of what was given up.
+    fn with_what_is_lost(&self, error: Error) -> Error {
+        let is_lost = |problem: &&Problem| problem.repair == Repair::Lost;
+        let lost: Vec<Problem> = self.report.problems.iter().filter(is_lost).cloned().collect();
+        match lost.is_empty() {
+            true => error,
+            false => error.of_a_repair(lost),
+        }
     }
 
     /// Looks at all of it; the superblock from now on, and the changes that would heal inodes.
@@ -289,11 +311,7 @@ impl Check<'_> {
             };
         }
         self.note("device-short", "file", size, what);
-        if self.repair {
-            let extended = device.file.set_size(end);
-            extended.map_err(|errno| Error::new("resize", device.name(), errno))?;
-            device.sync(self.engine, Durability::Full)?;
-        }
+        self.written_off.file_end = Some(end);
         Ok(Some(size))
     }
 
@@ -321,7 +339,7 @@ impl Check<'_> {
         let mut judge = images::Judge::new(device, found, superblock, self.is_served);
         // The closure of the reading has the engine; what it notes is gathered here.
         let (repair, report, is_called_off) = (self.repair, &mut self.report, self.is_called_off);
-        reads::read_all(
+        let read = reads::read_all(
             self.engine,
             device,
             range,
@@ -355,14 +373,18 @@ impl Check<'_> {
                 });
                 Ok(())
             },
-        )
+        );
+        let WrittenOff { unknown, lost, .. } = judge.written_off;
+        (self.written_off.unknown, self.written_off.lost) = (unknown, lost);
+        read
     }
 
     /// Puts together what was gathered; where two claim one block, by all four images of every bucket.
     fn contents(&mut self, device: &Device, superblock: &Superblock, gathering: Gathering) -> Result<Contents> {
         let doubt = Doubt {
             from_epoch: 0,
-            healing: self.healing(),
+            // Of a bucket that is lost nothing is there yet. A read that fails only now ends the repair later.
+            healing: Healing::Check,
         };
         gathering.end(self.engine, device, superblock, doubt)
     }

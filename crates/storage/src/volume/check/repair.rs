@@ -1,10 +1,12 @@
-//! Changing inodes that cannot stay as they are: per bucket one update, to the table and then to the mirror.
+//! Changing inodes that cannot stay as they are: per bucket one update, to the table and then to the mirror. Last of all, giving up what
+//! cannot be saved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use baio_engine::Engine;
+use baio_engine::{Durability, Engine};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::segment::bucket::{BucketError, BucketId, Image};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::SLOTS_PER_BUCKET;
 use crate::segment::name::SegmentName;
@@ -59,6 +61,18 @@ impl Change {
     }
 }
 
+/// What a repair gives up. It is written last, when all was read and everything else is written: a repair that fails before has taken
+/// nothing away that the next check could not name.
+#[derive(Default)]
+pub(super) struct WrittenOff {
+    /// Where a file that is too short must end: what was behind its end will read as zeroes.
+    pub(super) file_end: Option<u64>,
+    /// Buckets whose last generation may be gone with both copies of an image.
+    pub(super) unknown: BTreeSet<u64>,
+    /// Buckets of which no image is valid.
+    pub(super) lost: Vec<u64>,
+}
+
 fn empty() -> Inode {
     Inode {
         state: InodeState::Tombstone,
@@ -67,18 +81,57 @@ fn empty() -> Inode {
     }
 }
 
-/// Makes all changes. The buckets are whole.
-pub(super) fn apply(engine: &mut Engine, device: &Device, superblock: &Superblock, changes: Vec<Change>) -> Result<()> {
+/// Makes all changes, and gives up what is to be given up. All other buckets are whole.
+pub(super) fn apply(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    changes: Vec<Change>,
+    written_off: &WrittenOff,
+) -> Result<()> {
     let mut by_bucket: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
     for change in changes {
         by_bucket.entry(change.bucket()).or_default().push(change);
     }
+    // An update of one of these would write over what is not known of it.
+    let mut of_unknown: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
     for (bucket, changes) in by_bucket {
-        update(engine, device, superblock, bucket, &changes)?;
+        if written_off.unknown.contains(&bucket) {
+            of_unknown.insert(bucket, changes);
+        } else {
+            update(engine, device, superblock, bucket, &changes)?;
+        }
+    }
+    if let Some(end) = written_off.file_end {
+        let extended = device.file.set_size(end);
+        extended.map_err(|errno| Error::new("resize", device.name(), errno))?;
+        device.sync(engine, Durability::Full)?;
+    }
+    for &bucket in &written_off.unknown {
+        let changes = of_unknown.get(&bucket).map(Vec::as_slice).unwrap_or_default();
+        update(engine, device, superblock, bucket, changes)?;
+    }
+    for &bucket in &written_off.lost {
+        begin_anew(engine, device, superblock, bucket)?;
     }
     Ok(())
 }
 
+/// Four empty slots that end no probe, in two generations.
+fn begin_anew(engine: &mut Engine, device: &Device, superblock: &Superblock, bucket: u64) -> Result<()> {
+    let uuid = superblock.uuid;
+    let (layout, epoch) = (superblock.layout(), superblock.epoch);
+    let refused = |error: BucketError| corrupt(device, error.to_string());
+    let empty = empty();
+    let all: Vec<(usize, &Inode)> = (0..SLOTS_PER_BUCKET).map(|slot| (slot, &empty)).collect();
+    let never = Image::initial(BucketId { uuid, bucket });
+    let first = never.next_with(&all, epoch).map_err(refused)?;
+    bucket_write::write_both(engine, device, layout, &first)?;
+    let second = first.image().next_with(&[], epoch).map_err(refused)?;
+    bucket_write::write_both(engine, device, layout, &second)
+}
+
+/// One update of a bucket: the changes, or the same inodes in their next generation.
 fn update(
     engine: &mut Engine,
     device: &Device,
