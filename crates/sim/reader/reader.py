@@ -284,6 +284,7 @@ class Volume:
                 and old.generation == new.renamed_from[2]
                 and old.uuid == new.uuid
                 and (old.start, old.reserve) == (new.start, new.reserve)
+                and (old.allocation, old.generation, old.at) < (new.allocation, new.generation, new.at)
             ):
                 gone.add(old.at)
                 self.problem("rename", old.place(), "the old name of a rename that was not finished", True)

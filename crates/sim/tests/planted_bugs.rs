@@ -55,9 +55,6 @@ const BUGS: &[(&str, Net)] = &[
     ("the-epoch-stays", Crash),
     // An opening decides between two names and does not write the decision down.
     ("half-a-rename-stays", Crash),
-    // Of a rename there and back, cut half-way, each inode names the other: both go.
-    ("renames-know-no-generation", Crash),
-    ("rename-starts-its-generation-anew", Crash),
     // Requests go to the target, and a crash does not know.
     ("mark-in-memory-only", Crash),
     // A move that goes on after a crash leaves a block out.

@@ -38,6 +38,8 @@ const BUGS: &[Bug] = &[
     ("a-cold-read-passes-what-is-here", "cache/bypass", "a_cold_read_gives_what_a_cached_write_has_left_that_was_done_before_it"),
     ("pages-show-before-their-bytes", "cache/write_through", "a_page_shows_no_bytes_that_it_never_had"),
     ("a-lent-page-is-changed-in-place", "cache/lend", "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy"),
+    ("renames-know-no-generation", LIB, "volume::contents::tests::a_rename_is_known_by_slot_generation_uuid_and_run"),
+    ("renames-know-no-age", LIB, "volume::contents::tests::of_inodes_that_name_each_other_the_latest_stays"),
     ("the-first-reading-is-believed", LIB, "volume::beside::tests::a_reading_that_met_a_change_is_made_again"),
     ("gate-of-another", "cache/gates", "a_page_never_goes_out_before_the_log_of_its_own_gate"),
     ("gate-of-another", "cache/gates", "no_mix_of_logs_writes_a_page_before_its_own"),

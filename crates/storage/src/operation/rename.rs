@@ -237,10 +237,7 @@ impl Rename {
             slot: old.at.slot as u32,
             generation: old.inode.generation,
         };
-        let mut generation = place.next_generation(cx)?;
-        if !crate::seeded_bug("rename-starts-its-generation-anew") {
-            generation = generation.max(old.inode.next_generation());
-        }
+        let generation = place.next_generation(cx)?.max(old.inode.next_generation());
         let inode = Box::new(Inode {
             generation,
             alloc_seq: cx.volume.next_alloc_seq(),

@@ -4,7 +4,7 @@
 //! claimed block is not free, whichever segment gets it. Only if two live segments claim one block does a second pass collect the segments
 //! that touch such a run, and decide:
 //!
-//! - If one inode says that it was renamed from the other, they are one segment, and the old inode is superseded.
+//! - If one inode says that it was renamed from the other, and was allocated later, they are one segment, and the old inode is superseded.
 //! - Otherwise the later allocation gets the block. A segment that loses a block so is quarantined. For `check` it keeps the blocks that
 //!   no other segment claims.
 //!
@@ -278,6 +278,11 @@ impl Contender {
         }
     }
 
+    /// What decides which of two inodes of a segment was written later: no two of them are of one age.
+    fn age(&self) -> (AllocSeq, u64, SlotAddress) {
+        (self.alloc_seq, self.generation, self.address)
+    }
+
     /// Is this the inode that `newer` was renamed from?
     fn was_renamed_to(&self, newer: &Contender) -> bool {
         #[cfg(test)]
@@ -286,13 +291,15 @@ impl Contender {
             from.bucket == self.address.bucket
                 && from.slot as usize == self.address.slot
                 && (from.generation == self.generation || crate::seeded_bug("renames-know-no-generation"))
-        }) && newer.address != self.address
+        }) && (newer.age() > self.age() || crate::seeded_bug("renames-know-no-age"))
+            && newer.address != self.address
             && newer.uuid == self.uuid
             && newer.runs.first() == self.runs.first()
     }
 }
 
-/// The old inodes of renames that a crash cut between the new inode and the end of the old one.
+/// The old inodes of renames that a crash cut between the new inode and the end of the old one. Of those that name each other, as no crash
+/// leaves them, the latest stays.
 fn superseded(contenders: &[Contender]) -> BTreeSet<SlotAddress> {
     let at: BTreeMap<SlotAddress, &Contender> = contenders.iter().map(|one| (one.address, one)).collect();
     let old_of = |newer: &Contender| {
@@ -455,6 +462,25 @@ mod tests {
         assert_eq!(pair(&|old, _| old.uuid = [9; 16]), 0);
         assert_eq!(pair(&|old, _| old.runs[0].1 = 8), 0);
         assert_eq!(pair(&|old, _| old.address.slot = 1), 0);
+    }
+
+    #[test]
+    fn of_inodes_that_name_each_other_the_latest_stays() {
+        let naming = |counter: u64, other: u64| Contender {
+            uuid: [7; 16],
+            renamed_from: Some(RenameFrom {
+                bucket: other,
+                slot: 0,
+                generation: 1,
+            }),
+            ..contender(counter, &[(0, 9)])
+        };
+        let gone = |contenders: &[Contender]| -> Vec<u64> {
+            let gone = superseded(contenders);
+            gone.iter().map(|address| address.bucket).collect()
+        };
+        assert_eq!(gone(&[naming(1, 2), naming(2, 1)]), [1]);
+        assert_eq!(gone(&[naming(1, 3), naming(2, 1), naming(3, 2)]), [1, 2]);
     }
 
     #[test]

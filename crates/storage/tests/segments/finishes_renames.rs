@@ -2,15 +2,16 @@
 //! old one, by slot and generation, and has its uuid and its run; then only the new name is left. Whatever differs, it was
 //! no rename, and the rule for two that claim one block decides.
 
-use baio_engine::Wait;
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Sim};
+use baio_engine::{Engine, File, Wait};
 use baio_storage::segment::inode::{Inode, InodeState, MoveTo, RenameFrom};
+use baio_storage::segment::layout::GENERATION_MAX;
 use baio_storage::segment::name::SegmentName;
 use baio_storage::segment::probe::SlotAddress;
-use baio_storage::{Access, FormatOptions};
+use baio_storage::{Access, FormatOptions, check_on};
 
 use crate::harness::images::{find, forget_clean_close, home, put, state_of, superblock, tamper};
-use crate::harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
+use crate::harness::{BLOCK, ME, config, create, open_simulated, open_write, read, simulated_disk, write};
 
 /// A volume on which "old" was being renamed to "new" when the power failed, changed by `change`.
 fn cut_rename(change: impl Fn(&mut Inode)) -> (Disk, SlotAddress) {
@@ -107,6 +108,32 @@ fn what_only_looks_like_a_rename_is_none() {
         let mut core = open_simulated(&disk);
         assert_eq!(state_of(&disk, old), InodeState::Quarantined, "change {number}");
         assert_eq!(core.list(ME).unwrap().len(), 2, "change {number}");
+        core.close().unwrap();
+    }
+}
+
+/// A repair that has to change the new inode, in its generation or in its name, finishes the rename all the same.
+#[test]
+fn a_repair_of_the_new_inode_finishes_the_rename() {
+    let changes: [(&str, &dyn Fn(&mut Inode)); 2] = [
+        ("inode-generation", &|inode| inode.generation = GENERATION_MAX),
+        ("name-twice", &|inode| {
+            inode.name = Some(SegmentName::new("old").unwrap())
+        }),
+    ];
+    for (kind, change) in changes {
+        let (disk, old) = cut_rename(change);
+        let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
+        let report = check_on(&mut engine, &File::simulated(&disk, "disk"), true).unwrap();
+        let problems = report.problems;
+        assert!(problems.iter().any(|one| one.kind == kind), "{problems:?}");
+        assert_eq!(state_of(&disk, old), InodeState::Tombstone, "{kind}");
+        let mut core = open_simulated(&disk);
+        let infos = core.list(ME).unwrap();
+        assert!(infos.len() == 1 && infos[0].state == "live", "{kind}: {infos:?}");
+        let handle = open_write(&mut core, &infos[0].name);
+        let bytes = read(&mut core, handle, 0, 8 * BLOCK).unwrap();
+        assert!(bytes == [0x0d; 8 * BLOCK], "{kind}");
         core.close().unwrap();
     }
 }

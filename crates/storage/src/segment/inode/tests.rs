@@ -172,6 +172,13 @@ fn impossible_values_are_refused() {
     assert!(matches!(refused(moving(40, 19, 0)), E::MoveTooShort { .. }));
     assert!(matches!(refused(moving(40, 60, 21)), E::MoveTooShort { .. }));
     assert!(matches!(refused(moving(u64::MAX, 60, 0)), E::OutsideData { .. }));
+    // Of a segment without a block: written, it would be one that moves nowhere.
+    let nothing = Inode {
+        blocks: 0,
+        ..moving(40, 0, 0)
+    };
+    assert!(matches!(nothing.validate(&GEOMETRY), Err(E::MoveTooShort { .. })));
+    assert_eq!(refused(nothing), E::MovingNowhere);
     let nowhere = Some(RenameFrom {
         bucket: 8,
         slot: 0,

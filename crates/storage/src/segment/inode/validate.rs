@@ -76,7 +76,8 @@ impl Inode {
             (InodeState::Moving | InodeState::Quarantined, Some(to)) => to,
             (state, Some(_)) => return Err(InodeError::MoveInState { state }),
         };
-        if to.blocks < self.blocks || to.done > self.blocks {
+        // A target of no blocks would be read as none, also where there are no blocks to be moved.
+        if to.blocks == 0 || to.blocks < self.blocks || to.done > self.blocks {
             return Err(InodeError::MoveTooShort {
                 blocks: self.blocks,
                 target: to.blocks,

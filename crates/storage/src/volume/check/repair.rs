@@ -17,7 +17,8 @@ use crate::volume::check::corrupt;
 use crate::volume::device::Device;
 use crate::volume::table::{self, Doubt, Healing};
 
-/// What heals an inode, or a bucket.
+/// What heals an inode, or a bucket. What is changed may be the new inode of a rename that a crash cut, and goes on naming the old one: the
+/// opening at the end of the repair finishes the rename by that.
 pub(super) enum Change {
     /// Another inode in its place.
     Replace(SlotAddress, Box<Inode>),
@@ -48,13 +49,11 @@ impl Change {
             Change::BeginAnew(at) => {
                 let mut begun = inode.filter(|_| at.slot == slot)?.clone();
                 begun.generation = 1;
-                begun.rename_from = None;
                 Some(begun)
             }
             Change::Rename(at, name) => {
                 let mut renamed = inode.filter(|_| at.slot == slot)?.clone();
                 renamed.name = Some(name.clone());
-                renamed.rename_from = None;
                 Some(renamed)
             }
         }
