@@ -12,6 +12,8 @@
 //! | any other | ends: the service has ended | the same |
 //! | by a handle that is lost | ends, and says why | the same |
 //!
+//! A question that lies with the carrier, since its service has enough of them or the socket is full, was not sent ([`Carrier::unsent`]).
+//!
 //! **Memory.** What a service was shown is not given back while a kernel may still write to it for that service. Who calls
 //! [`Client::resume`] knows that the former service has let go of all that was asked of it, so what it had comes back there, and only there.
 
@@ -44,6 +46,9 @@ impl<K: Carrier> Client<K> {
         }
         // What it had ended before it went, and nobody has looked at since.
         state.take_completions(&self.shared, &self.carrier, &self.name);
+        // What this one's carrier could not send goes with the former service's wire.
+        let unsent = self.carrier.unsent();
+        unsent.into_iter().rev().for_each(|place| state.table.take_back(place));
         state.closing = install(&mut state.kept);
         state.line = Some(line);
         (state.submissions, state.completions) = (Cursor::default(), Cursor::default());

@@ -77,6 +77,11 @@ pub trait Carrier: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Far: the places of the commands that it was given and has not sent yet, in their order: no service knows of them.
+    fn unsent(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Far: the same as [`Carrier::has_ended`], by a look at the socket itself.
     fn has_just_ended(&self) -> bool {
         self.has_ended()

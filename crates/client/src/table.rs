@@ -231,6 +231,17 @@ impl<K: Carrier> Table<K> {
         }
     }
 
+    /// A command that its carrier was given and could not send waits again as it is, in front of those that came later.
+    pub(crate) fn take_back(&mut self, place: u32) {
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return;
+        };
+        if matches!(entry.stage, Stage::Sent) {
+            entry.stage = Stage::Queued;
+            self.queue.push_front(Ticket::from_parts(place, entry.generation));
+        }
+    }
+
     /// The next words to be sent.
     pub(crate) fn next_to_send(&mut self) -> Option<(Ticket, Kind, &RawSubmission)> {
         while let Some(&ticket) = self.queue.front() {

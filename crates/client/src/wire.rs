@@ -123,6 +123,11 @@ impl Wire {
         Ok(())
     }
 
+    /// The places of the questions that wait to be sent, in their order.
+    pub fn unsent(&self) -> Vec<u32> {
+        self.post().outbox.iter().map(|(place, _)| *place).collect()
+    }
+
     /// Asks what nobody waits for an answer to, before all that was not sent yet, and however many questions are under way: a thaw.
     pub fn tell(&self, question: &Question) {
         let mut post = self.post();

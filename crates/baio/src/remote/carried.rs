@@ -131,6 +131,10 @@ impl Carrier for Carried {
         self.far().is_some_and(Far::goes_on)
     }
 
+    fn unsent(&self) -> Vec<u32> {
+        self.far().map_or_else(Vec::new, |far| far.wire().unsent())
+    }
+
     fn has_just_ended(&self) -> bool {
         self.far().is_some_and(|far| far.wire().has_just_gone())
     }

@@ -470,6 +470,51 @@ fn a_log_is_for_a_link_of_its_own() {
     server.stops_well();
 }
 
+/// A broker takes 32 questions of a session at a time. The others wait in the link, and no broker has heard of them.
+#[test]
+fn what_was_not_sent_is_sent_to_the_next_one() {
+    const ASKED: usize = 60;
+    const TAKEN: usize = 32;
+    let (place, server) = volume_with(&[]);
+    let volume = connect(&place);
+    let options = CreateOptions::of_size(64 << 10);
+    server.signal(Signal::STOP);
+    let asked: Vec<_> = (0..ASKED)
+        .map(|number| {
+            let create = volume.create_segment(&format!("s{number}"), &options);
+            let create = match number % 2 {
+                0 => create.named(OperationName::first([number as u8 + 1; 16])),
+                _ => create,
+            };
+            std::thread::spawn(move || create.wait().map(|info| info.name))
+        })
+        .collect();
+    while volume.in_flight() < ASKED {
+        std::thread::yield_now();
+    }
+    // All of them are with the wire now.
+    volume.turn(Wait::No).unwrap();
+    server.killed();
+    let server = next(&place);
+    let (done, failed): (Vec<_>, Vec<_>) = asked
+        .into_iter()
+        .map(|asked| asked.join().unwrap())
+        .partition(Result::is_ok);
+    let codes: Vec<_> = failed.into_iter().map(|failed| failed.unwrap_err().code()).collect();
+    assert!(
+        codes.len() <= TAKEN && codes.iter().all(|code| ["EINDETERMINATE", "EPIPE"].contains(code)),
+        "{codes:?}"
+    );
+    let mut done: Vec<String> = done.into_iter().map(Result::unwrap).collect();
+    let listed = volume.list().wait().unwrap();
+    let mut listed: Vec<String> = listed.into_iter().map(|info| info.name).collect();
+    done.sort();
+    listed.sort();
+    assert_eq!(done, listed);
+    volume.close().unwrap();
+    server.stops_well();
+}
+
 #[test]
 fn operations_with_a_name_are_asked_again_and_never_done_twice() {
     let (place, server) = volume_with(&[]);
