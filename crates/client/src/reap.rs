@@ -66,17 +66,21 @@ impl<K: Carrier> State<K> {
         let line = self.line.clone();
         let ring = line.as_deref().unwrap_or(shared).completions.ring();
         let (mut any, mut for_queue, mut ended) = (false, false, false);
+        // Its cells are given back below: who fills more of them meanwhile than there are is as broken as one whose counter cannot be.
+        let mut left = ring.capacity();
         loop {
             match ring.pop(&mut self.completions) {
-                Ok(Some(raw)) => {
+                Ok(Some(raw)) if left > 0 => {
+                    left -= 1;
                     any = true;
-                    match Completion::decode(&raw) {
-                        Some(completion) => for_queue |= self.completed(shared, carrier, name, completion),
+                    let completion = Completion::decode(&raw);
+                    match completion.and_then(|completion| self.completed(shared, carrier, name, completion)) {
+                        Some(is_for_queue) => for_queue |= is_for_queue,
                         None => ended = true,
                     }
                 }
                 Ok(None) => break,
-                Err(Refused::Broken | Refused::Full) => {
+                Ok(Some(_)) | Err(Refused::Broken | Refused::Full) => {
                     ended = true;
                     break;
                 }
@@ -135,18 +139,17 @@ impl<K: Carrier> State<K> {
         }
     }
 
-    fn completed(&mut self, shared: &Between<K>, carrier: &K, name: &str, mut completion: Completion) -> bool {
+    /// Whether it is for the queue. `None` for the end of what is not under way: only a service that is wrong says so, and might for ever.
+    fn completed(&mut self, shared: &Between<K>, carrier: &K, name: &str, mut completion: Completion) -> Option<bool> {
         let (ticket, index) = (completion.tag.into(), completion.tag.index);
-        let Some(ending) = self.table.ending(ticket) else {
-            return false; // Not ours: only a service that is wrong says so.
-        };
+        let ending = self.table.ending(ticket)?;
         // A service that ends cancels what it has, when it has hung up. It was not asked to: the next one is, if there is one.
         let is_cut_off = matches!(
             completion.result,
             Err(Failure::Io(IoError::Cancelled) | Failure::Ending)
         );
         if is_cut_off && carrier.keeps_commands() && !self.table.is_called_off(ticket) && carrier.has_just_ended() {
-            return false;
+            return Some(false);
         }
         let mut parcel = shared.exchange.take(index);
         let behind = self.table.take_behind(ticket);
@@ -169,7 +172,7 @@ impl<K: Carrier> State<K> {
             self.table.end_abandoned(ticket, || {
                 completion.result.map_err(|failure| errno(ending.kind, failure))
             });
-            return false;
+            return Some(false);
         }
         let ended = match (ending.kind, parcel) {
             (Kind::Request { op, handle, len }, parcel) => {
@@ -202,7 +205,7 @@ impl<K: Carrier> State<K> {
             (Kind::Command, Some(Parcel::Reply(reply))) => Ended::Command(Ok(*reply)),
             (Kind::Command, _) => Ended::Command(Err(RequestError::new("ask", name, RequestFault::ServiceEnded))),
         };
-        self.table.end(ticket, ended)
+        Some(self.table.end(ticket, ended))
     }
 
     /// Nobody is there any more: whoever waits is told.

@@ -33,6 +33,8 @@ pub(crate) const SLICE: Duration = Duration::from_millis(250);
 const FORGOTTEN: u32 = 1 << 31;
 /// What has no answer of its own.
 const NO_ANSWER: u32 = u32::MAX;
+/// Messages of one read. Who reads keeps others of the process from the link, so one look at a broker that never stops talking must end.
+const READ_MAX: usize = 64;
 /// Looks without a question under way for one that reads the socket.
 const IDLE_LOOKS: u32 = 64;
 
@@ -219,7 +221,8 @@ impl Wire {
         answer
     }
 
-    /// Has it ended, by what the socket has now?
+    /// Has it ended, by what the socket has now? No broker of ours leaves more than one read takes in front of its end: answers were
+    /// read before, and a doorbell is sent to who sleeps.
     pub fn has_just_gone(&self) -> bool {
         let mut post = self.post();
         if self.read(&mut post) {
@@ -230,10 +233,14 @@ impl Wire {
         self.has_gone()
     }
 
-    /// Takes all that the socket has. True: a doorbell was among it.
+    /// Takes what the socket has, [`READ_MAX`] messages at most: of what is left behind these poll(2) tells the next who sleeps. True: a
+    /// doorbell was among it.
     fn read(&self, post: &mut Post) -> bool {
         let mut is_rung = false;
-        while !self.has_gone() {
+        for _ in 0..READ_MAX {
+            if self.has_gone() {
+                break;
+            }
             let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
             let len = match rustix::net::recv(&*self.socket(), &mut *post.buffer, flags) {
                 Ok((_, 0)) => {

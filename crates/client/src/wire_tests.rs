@@ -51,6 +51,22 @@ fn what_lets_others_end_waits_for_no_answer() {
     assert!(!wire.has_gone());
 }
 
+/// A read ends, whatever a broker says meanwhile; what is left is read by the next one.
+#[test]
+fn a_broker_that_does_not_stop_talking_holds_up_nobody() {
+    let (wire, theirs) = wire(2);
+    wire.ask(1, &Question::Info).unwrap();
+    let say = |id| {
+        let answer = Answer::Done.encode(id).unwrap();
+        rustix::net::send(&theirs, &answer, SendFlags::NOSIGNAL).unwrap();
+    };
+    (0..READ_MAX).for_each(|_| say(NO_ANSWER));
+    say(1);
+    assert_eq!(wire.next_answer(), None, "it lies behind as many as are read at once");
+    assert_eq!(wire.next_answer(), Some((1, Answer::Done)));
+    assert!(!wire.has_gone());
+}
+
 /// A broker that answers one list for ever would have its client take memory until there is none.
 #[test]
 fn a_list_without_an_end_ends_the_session() {
