@@ -30,12 +30,15 @@ use crate::wire::{SLICE, Wire};
 /// How long a broker has to answer, if nothing else is said.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Requests under way at a time that a client takes which has named no number: it keeps memory for each.
+const PLACES_MAX: u32 = 1 << 20;
+
 /// What a client would like.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     /// The volume, by the name under which it is served; empty for the only one.
     pub volume: String,
-    /// Requests under way at a time; 0 for as many as the broker gives.
+    /// Requests under way at a time; 0 for as many as the broker gives, at most 2^20.
     pub places: u32,
     /// Bytes of the arena; 0 for what the broker gives.
     pub arena_bytes: u64,
@@ -289,6 +292,7 @@ fn greet(
         let cure = "use a client and a broker of one release";
         return Err(ConnectError::new(object, Errno::EPROTONOSUPPORT).told(what, &need, cure));
     }
+    not_more_than_wished(object, welcome.places, wishes.places)?;
     let Some(memory) = memory else {
         return Err(no_broker(
             object,
@@ -323,6 +327,18 @@ fn greet(
         memory,
         welcome,
     })
+}
+
+/// A client keeps memory for each place, however little of the session's a broker has for it.
+fn not_more_than_wished(object: &str, given: u32, wished: u32) -> Result<(), ConnectError> {
+    let most = if wished == 0 { PLACES_MAX } else { wished };
+    match given > most {
+        true => Err(no_broker(
+            object,
+            format!("it gives {given} requests in flight, where {most} are the most that were asked for"),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn refused(object: &str, failed: Box<Failed>) -> ConnectError {

@@ -46,6 +46,16 @@ fn answered_where<T>(
     fds: &[&OwnedFd],
     holds: impl FnOnce(&mut dyn FnMut() -> Result<Session, ConnectError>) -> T,
 ) -> T {
+    answered_to(&Wishes::default(), message, fds, holds)
+}
+
+/// The same to a client that would like this.
+fn answered_to<T>(
+    wishes: &Wishes,
+    message: &[u8],
+    fds: &[&OwnedFd],
+    holds: impl FnOnce(&mut dyn FnMut() -> Result<Session, ConnectError>) -> T,
+) -> T {
     let flags = SocketFlags::CLOEXEC;
     let (here, there) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
@@ -57,7 +67,7 @@ fn answered_where<T>(
     let bytes = [std::io::IoSlice::new(message)];
     rustix::net::sendmsg(&there, &bytes, &mut control, SendFlags::empty()).unwrap();
     let mut here = Some(here);
-    let session = holds(&mut || Session::over(here.take().unwrap(), &Wishes::default()));
+    let session = holds(&mut || Session::over(here.take().unwrap(), wishes));
     let mut hello = [0; 256];
     let (_, len) = rustix::net::recv(&there, &mut hello, RecvFlags::empty()).unwrap();
     assert!(matches!(FromClient::decode(&hello[..len]), Ok(FromClient::Hello(_))));
@@ -101,6 +111,31 @@ fn whatever_else_comes_is_none() {
     refused(with(|welcome| welcome.places = 0), "EPROTO", "no room");
     refused(with(|welcome| welcome.arena_at += 8), "EPROTO", "arena");
     refused(with(|welcome| welcome.memory_bytes *= 2), "EPROTO", "memory");
+}
+
+/// A client keeps memory for each place.
+#[test]
+fn more_places_than_were_asked_for_are_refused() {
+    let (eight, memory) = welcome(8);
+    let fd = descriptor(&memory);
+    let asked = |places| {
+        let wishes = Wishes {
+            places,
+            ..Wishes::default()
+        };
+        answered_to(&wishes, &eight.encode(), &[&fd], |connect| connect())
+    };
+    for places in [0, 8, 9] {
+        assert_eq!(asked(places).unwrap().welcome.places, 8);
+    }
+    refused(asked(7), "EPROTO", "8 requests in flight, where 7");
+    let (mut many, memory) = welcome(8);
+    many.places = (1 << 20) + 1;
+    refused(
+        answered(&many.encode(), &[&descriptor(&memory)]),
+        "EPROTO",
+        "1048577 requests in flight, where 1048576",
+    );
 }
 
 /// Of descriptors too many none is kept.
