@@ -208,8 +208,8 @@ pub enum LogIoKind {
         /// How many: the memory's length.
         len: u32,
     },
-    /// Make durable what any process has written before. Without memory. One at each opening that follows no clean close: what is
-    /// recovered must not be in the device's cache alone.
+    /// Make durable what any process has written before. Without memory. One at each opening: what is found must not be in the
+    /// device's cache alone.
     Sync,
     /// Set the space up to this byte aside, and make the file so long if it is shorter. Without memory. Where a log is made, and only there.
     Allocate {

@@ -136,9 +136,7 @@ impl LogPart {
             return Next::End(Err(LogError::HeaderLost));
         }
         scan.let_go();
-        if was_clean {
-            return self.synced(scan, None);
-        }
+        // Also behind a clean close: its flag may have come here with a copy, which is in the device's cache alone.
         Next::Io(Step::Sync(scan), LogIoKind::Sync, None)
     }
 
