@@ -128,6 +128,12 @@ impl LogPart {
         self.takes_smaller = true;
     }
 
+    /// One of its I/Os went through the kernel's page cache, and so may all others: what is read there may be on no device, if its write-back
+    /// has failed.
+    pub fn goes_through_a_cache(&mut self) {
+        self.is_cached = true;
+    }
+
     /// The blocks of the log that it has found, or is making.
     #[must_use]
     pub fn block_bytes(&self) -> Option<u32> {
@@ -155,6 +161,7 @@ impl LogPart {
             block_buffer: None,
             only_looks: false,
             takes_smaller: false,
+            is_cached: false,
             maker: None,
             gather_since: None,
             now: Time(0),

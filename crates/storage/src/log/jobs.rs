@@ -93,6 +93,7 @@ impl LogPart {
             Step::Zero(zeroing) => self.zero(zeroing),
             Step::ReadHeader { copy } => self.read_header(copy, ended),
             Step::Scan(scan) => self.scan(scan, ended),
+            Step::Settle(settling) => self.settle(settling, ended),
             Step::Sync(scan) => self.synced(scan, ended),
             Step::Header(write) => self.write_header(write, ended),
             Step::Find(find) => self.find(find, ended),

@@ -24,6 +24,7 @@
 //! | `begin` | how a log begins |
 //! | `make`, `zero` | making, and whether one was ever made; what is new is written once |
 //! | `opening`, `scan`, `chain` | opening; finding the end; which batch follows which |
+//! | `settle` | what only the kernel's cache may have is written once more |
 //! | `seen` | what a read gave: nothing judges what was not read |
 //! | `truncate`, `grow` | space given up, space added |
 //! | `index`, `recent`, `read`, `reader` | finding batches, reading them, records out of them |
@@ -61,6 +62,7 @@ mod retained;
 mod room;
 mod scan;
 mod seen;
+mod settle;
 mod shared;
 mod sleepers;
 mod stamp;
@@ -309,6 +311,8 @@ pub struct LogPart {
     only_looks: bool,
     /// Its caller can write blocks that are smaller than the device's.
     takes_smaller: bool,
+    /// Its I/Os go through the kernel's page cache.
+    is_cached: bool,
     /// Makes a log where none was ever made.
     maker: Option<Maker>,
     /// Every record of the open batch has come after this time.

@@ -90,6 +90,7 @@ impl LogPart {
     pub(super) fn tail_found(&mut self, mut scan: Box<Scan>) -> Next {
         let old = scan.header;
         let end = scan.chain.end;
+        let doubtful = scan.doubtful();
         let was_clean = old.is_clean && old.watermark == end && scan.holes.is_empty();
         let seen = end.max(old.epoch_first).max(scan.watermark);
         // After a clean close none was given beyond the end, or, with nothing appended, beyond where that opening began.
@@ -135,9 +136,7 @@ impl LogPart {
         if is_near_limit || !scan.header.is_possible() {
             return Next::End(Err(LogError::HeaderLost));
         }
-        scan.let_go();
-        // Also behind a clean close: its flag may have come here with a copy, which is in the device's cache alone.
-        Next::Io(Step::Sync(scan), LogIoKind::Sync, None)
+        self.settle_from(scan, doubtful)
     }
 
     /// Nothing more is done: what was found can be read.

@@ -187,6 +187,8 @@ impl LogPart {
                 group,
             } => {
                 scan.passed += u64::from(padded);
+                // At most its own LSN: it makes no rot of what follows.
+                scan.watermark = scan.watermark.max(header.watermark);
                 self.index.note(Mark {
                     lsn: header.lsn,
                     place,

@@ -65,6 +65,8 @@ pub(super) enum Step {
     },
     /// Batches are followed from the head on.
     Scan(Box<Scan>),
+    /// What no watermark tells of is written once more.
+    Settle(Box<Settling>),
     /// What was found is made durable.
     Sync(Box<Scan>),
     /// The header is written.
@@ -155,7 +157,7 @@ pub(super) struct Zeroing {
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) header: Header,
-    /// The highest watermark of both copies.
+    /// The highest watermark of both copies, and of the batches that were followed.
     pub(super) watermark: u64,
     pub(super) chain: Chain,
     /// Memory to read into, while nothing is seen or being read.
@@ -172,6 +174,17 @@ pub(super) struct Scan {
     pub(super) passed: u64,
     pub(super) look: Option<Look>,
     pub(super) holes: Vec<Hole>,
+}
+
+/// Batches that are written once more.
+#[derive(Debug)]
+pub(super) struct Settling {
+    /// What was found, up to its end.
+    pub(super) scan: Box<Scan>,
+    /// So far they are settled, or on their way.
+    pub(super) chain: Chain,
+    /// Bytes that are being written; if none are, a part is being read.
+    pub(super) written: Option<u32>,
 }
 
 /// Looking for later batches behind a gap.

@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use baio_engine::{Arena, Errno};
 use baio_storage::log::{LogError, LogOptions, LogPart, LogRequest, Lsn, WaitKey};
 
-use crate::rig::{Device, Rig, record, small};
+use crate::rig::{Device, Rig, gone_round, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
@@ -248,6 +248,59 @@ fn a_failed_write_that_landed_may_be_found() {
         expected(&[0, 1, 2, 3]),
         "indeterminate: here it is there"
     );
+}
+
+/// Opens what a process before this one has left in the kernel's cache.
+fn reopened_through_a_cache(device: Device) -> Rig {
+    let arena = Arena::new(8 << 20).unwrap();
+    let mut part = LogPart::open(&arena, SIZE, &small()).unwrap();
+    part.goes_through_a_cache();
+    Rig::of(arena, device, part).unwrap()
+}
+
+/// The kernel keeps a page whose write-back has failed, and says so to nobody who comes later.
+#[test]
+fn what_only_the_kernels_cache_has_is_written_before_anything_follows_it() {
+    for is_known in [false, true] {
+        let mut rig = three();
+        rig.batch(&one(3));
+        rig.write_back_fails(0);
+        let device = rig.crash(|_, _| false);
+        let mut rig = match is_known {
+            true => reopened_through_a_cache(device),
+            false => reopened(device),
+        };
+        assert_eq!(rig.payloads(), expected(&[0, 1, 2, 3]));
+        rig.write(&one(4));
+        let left = Rig::try_open(rig.crash(|_, _| false).without_cache(), &small());
+        if is_known {
+            assert_eq!(left.unwrap().payloads(), expected(&[0, 1, 2, 3, 4]));
+        } else {
+            // So it is for who does not know of the cache.
+            assert!(matches!(left.err(), Some(LogError::Rot { .. })));
+        }
+    }
+}
+
+/// Wherever they lie in the area, also around its end.
+#[test]
+fn a_window_of_batches_that_only_a_cache_has_is_written_again() {
+    for records in 25..65 {
+        let (mut rig, mut kept) = gone_round(SIZE, records);
+        for number in 0..3 {
+            let bytes = record(1000 + number, 1500);
+            kept.push((rig.batch(&bytes), bytes));
+        }
+        assert_eq!(rig.ios.len(), 3, "the window");
+        while !rig.ios.is_empty() {
+            rig.write_back_fails(0);
+        }
+        let mut rig = reopened_through_a_cache(rig.crash(|_, _| false));
+        assert!(rig.read() == kept, "{records}");
+        kept.push((rig.write(&one(9)), one(9)));
+        let mut rig = reopened(rig.crash(|_, _| false).without_cache());
+        assert!(rig.read() == kept, "{records}");
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct Device {
     pub random: Random,
     /// Its file system sets no space aside; a write makes the file longer.
     pub sets_nothing_aside: bool,
+    /// What it has itself, where the kernel's cache in front of it has something else: that is read.
+    pub medium: Option<Vec<u8>>,
 }
 
 impl Device {
@@ -54,7 +56,22 @@ impl Device {
             failing_percent: 0,
             random: Random(1),
             sets_nothing_aside: false,
+            medium: None,
         }
+    }
+
+    fn put(&mut self, at: usize, sector: &[u8]) {
+        for bytes in [Some(&mut self.bytes), self.medium.as_mut()].into_iter().flatten() {
+            bytes[at..at + sector.len()].copy_from_slice(sector);
+        }
+    }
+
+    /// What is there when the power comes back.
+    pub fn without_cache(mut self) -> Device {
+        if let Some(medium) = self.medium.take() {
+            self.bytes = medium;
+        }
+        self
     }
 
     fn can_read(&mut self, bytes: &std::ops::Range<u64>) -> bool {
@@ -97,7 +114,7 @@ impl Io {
             for (number, sector) in self.bytes().chunks(SECTOR).enumerate() {
                 let at = offset as usize + number * SECTOR;
                 if lands(number) {
-                    device.bytes[at..at + sector.len()].copy_from_slice(sector);
+                    device.put(at, sector);
                 }
             }
         }
@@ -250,6 +267,15 @@ impl Rig {
         let io = self.ios.remove(index);
         io.land(&mut self.device, lands);
         self.told(io.id, Err(errno), io.memory);
+    }
+
+    /// Ends it with an error that only the write-back of the kernel's cache has met: what is read is there, and the device never had it.
+    pub fn write_back_fails(&mut self, index: usize) {
+        let io = self.ios.remove(index);
+        let medium = self.device.medium.take().unwrap_or_else(|| self.device.bytes.clone());
+        io.land(&mut self.device, |_| true);
+        self.device.medium = Some(medium);
+        self.told(io.id, Err(Errno::EIO), io.memory);
     }
 
     /// Ends it with an error, and its memory is lost: whoever carried it out is gone.

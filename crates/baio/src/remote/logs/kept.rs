@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 
 use baio_broker::control::Reply;
 use baio_client::{Ended, WaitPlace};
-use baio_engine::{Durability, Memory, Time};
+use baio_engine::{Caching, Durability, Memory, Time};
 use baio_storage::log::{Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogPart, LogRequest, LogUsage};
 use baio_storage::{
     Answer, Command, Error, Fault, Handle, HeldLog, LogId, Result, SegmentOp, SegmentRequest, Ticket, log_request_name,
@@ -190,6 +190,9 @@ impl Kept {
                 let has_ended = client.refusal() == Some(RequestFault::ServiceEnded);
                 let errno = |fault: RequestFault| if has_ended { Errno::EPIPE } else { fault.errno() };
                 let result = ended.result.map_err(|error| errno(error.fault));
+                if ended.took != Caching::Direct {
+                    part.goes_through_a_cache(); // The volume's file has no direct I/O.
+                }
                 // One that the kernel may still have comes without its memory, which is never lent again.
                 part.io_ended(*id, result, ended.memory);
                 false

@@ -109,6 +109,9 @@ impl Lane {
         let Some(log) = self.logs.open.get_mut(io.log) else {
             return;
         };
+        if ended.took != Caching::Direct {
+            log.part.goes_through_a_cache();
+        }
         let result = ended.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
         log.part.io_ended(io.id, result, ended.memory);
         self.logs.is_told = true;
