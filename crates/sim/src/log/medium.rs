@@ -1,6 +1,7 @@
 //! What a device holds: bytes that are durable, and sectors that only its cache has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use baio_engine::sim::Random;
@@ -34,6 +35,21 @@ pub struct Write {
     pub offset: u64,
     /// What it writes, whole sectors.
     pub bytes: Arc<[u8]>,
+}
+
+impl Write {
+    /// What of it lies outside of this range: in front of it, and behind.
+    pub fn without(self, range: &Range<u64>) -> impl Iterator<Item = Write> {
+        let end = self.offset + self.bytes.len() as u64;
+        let parts = [self.offset..range.start.min(end), range.end.max(self.offset)..end];
+        parts.into_iter().filter(|part| !part.is_empty()).map(move |part| {
+            let at = (part.start - self.offset) as usize;
+            Write {
+                offset: part.start,
+                bytes: Arc::from(&self.bytes[at..at + (part.end - part.start) as usize]),
+            }
+        })
+    }
 }
 
 impl Medium {

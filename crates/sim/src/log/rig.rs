@@ -23,6 +23,8 @@ pub enum Event {
     Ended(usize),
     /// So many of its first bytes are durable, and that was told: the others never came.
     Short(usize, usize),
+    /// The write with this number has failed: it may be there in part, and does not come later than what is written there since.
+    Failed(usize),
     /// Everything that had reached the device is durable.
     Synced,
     /// Somebody was told something.
@@ -213,6 +215,7 @@ impl Rig {
                         Ok(short)
                     } else {
                         // As much of it as the device likes: the next process finds that.
+                        self.note(Event::Failed(number));
                         Err(Errno::EIO)
                     }
                 } else {

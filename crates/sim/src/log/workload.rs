@@ -439,6 +439,8 @@ pub struct Replay<'a> {
     medium: Medium,
     model: Model,
     doubtful: Vec<(usize, Write)>,
+    /// Those of which nobody knows how much is there, and that nobody writes any more.
+    failed: Vec<Write>,
     at: usize,
 }
 
@@ -451,17 +453,25 @@ impl<'a> Replay<'a> {
             medium: session.base.medium.clone(),
             model: session.base.model.clone(),
             doubtful: Vec::new(),
+            failed: Vec::new(),
             at: 0,
         }
     }
 
     /// The first bytes of a write are durable, and nobody writes the others.
     fn land(&mut self, number: usize, bytes: usize) {
-        if let Some(at) = self.doubtful.iter().position(|(of, _)| *of == number) {
-            let (_, write) = self.doubtful.remove(at);
-            self.medium
-                .write(write.offset, &write.bytes[..bytes.min(write.bytes.len())]);
+        if let Some(write) = self.take(number) {
+            let bytes = &write.bytes[..bytes.min(write.bytes.len())];
+            self.medium.write(write.offset, bytes);
+            let landed = write.offset..write.offset + bytes.len() as u64;
+            let failed = std::mem::take(&mut self.failed);
+            self.failed = failed.into_iter().flat_map(|write| write.without(&landed)).collect();
         }
+    }
+
+    fn take(&mut self, number: usize) -> Option<Write> {
+        let at = self.doubtful.iter().position(|(of, _)| *of == number)?;
+        Some(self.doubtful.remove(at).1)
     }
 
     /// Behind so many events, that are at least as many as before: as a power cut, or a kill, leaves it.
@@ -473,13 +483,18 @@ impl<'a> Replay<'a> {
                     self.land(*number, usize::MAX);
                 }
                 Event::Short(number, bytes) => self.land(*number, *bytes),
+                Event::Failed(number) => {
+                    let write = self.take(*number);
+                    self.failed.extend(write);
+                }
                 Event::Synced => self.medium.sync(),
                 Event::Told(told) => self.model.told(told),
             }
             self.at += 1;
         }
         let mut medium = self.medium.clone();
-        let doubtful = self.doubtful.iter().map(|(_, write)| write.clone()).collect();
+        let under_way = self.doubtful.iter().map(|(_, write)| write);
+        let doubtful = self.failed.iter().chain(under_way).cloned().collect();
         medium.fall(how, doubtful, random);
         State {
             medium,

@@ -37,7 +37,7 @@ pub(super) fn errno(error: &LogError) -> Errno {
             errno: Errno::ENOSPC | Errno::EDQUOT,
             lsn,
         } if lsn.0 > 0 => Errno::EIO,
-        LogError::Failed { errno, .. } | LogError::Read { errno, .. } => *errno,
+        LogError::Failed { errno, .. } | LogError::Read { errno, .. } | LogError::Write { errno, .. } => *errno,
         LogError::Closed => Errno::ESTALE,
         LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } | LogError::Cut { .. } => Errno::EIO,
         LogError::Truncated { .. } | LogError::Lost { .. } => Errno::ENODATA,
@@ -55,6 +55,7 @@ pub(super) fn offset(error: &LogError) -> Option<u64> {
         LogError::Rot { offset, .. }
         | LogError::TooDamaged { offset, .. }
         | LogError::Read { offset, .. }
+        | LogError::Write { offset, .. }
         | LogError::Foreign { offset } => Some(*offset),
         _ => None,
     }

@@ -106,6 +106,13 @@ pub enum LogError {
         /// Where in the area, in bytes.
         offset: u64,
     },
+    /// What is not the log's yet could not be written. The log goes on as it was.
+    Write {
+        /// What the device said.
+        errno: Errno,
+        /// Where in the area, in bytes.
+        offset: u64,
+    },
     /// The request does not go with what the log does now.
     Busy,
 }
@@ -196,6 +203,12 @@ impl fmt::Display for LogError {
                     Errno::EPIPE => "",
                     _ => ", or copy it to a sound device (`baio dd conv=noerror,sync`) and open the copy",
                 }
+            ),
+            LogError::Write { errno, offset } => write!(
+                f,
+                "{}, and the log goes on as it was: {}, and ask again",
+                happened(&format!("byte {offset} of the area could not be written"), *errno),
+                way_out(*errno)
             ),
             LogError::Busy => f.write_str("the log is doing that already"),
         }

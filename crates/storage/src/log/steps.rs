@@ -149,7 +149,8 @@ pub(super) struct Zeroing {
     pub(super) left: Vec<Range<u64>>,
     pub(super) zeroes: Option<Frozen>,
     pub(super) under_way: u32,
-    pub(super) failed: Option<Errno>,
+    /// Why one of the writes has failed, and where.
+    pub(super) failed: Option<(Errno, u64)>,
     pub(super) then: AfterZero,
 }
 

@@ -38,9 +38,9 @@ impl Zeroing {
         self.under_way -= 1;
         // Whole blocks, and not for ever.
         match result.map(|written| written.min(len) / block * block) {
-            Ok(0) => self.failed = self.failed.or(Some(Errno::EIO)),
+            Ok(0) => self.failed = self.failed.or(Some((Errno::EIO, at))),
             Ok(written) => self.left.push(at + u64::from(written)..at + u64::from(len)),
-            Err(errno) => self.failed = self.failed.or(Some(errno)),
+            Err(errno) => self.failed = self.failed.or(Some((errno, at))),
         }
     }
 }
@@ -68,8 +68,16 @@ impl LogPart {
         if zeroing.under_way > 0 {
             return Next::Stay(Step::Zero(zeroing));
         }
-        if let Some(errno) = zeroing.failed {
-            return Next::End(Err(self.header_failed(errno)));
+        if let Some((errno, at)) = zeroing.failed {
+            return Next::End(Err(match zeroing.then {
+                // No header tells of that space yet. But of one cache the kernel may tell this write that a batch's has failed; and who has
+                // no service any more (`EPIPE`) has no log.
+                AfterZero::Grow(_) if !self.is_cached && errno != Errno::EPIPE => LogError::Write {
+                    errno,
+                    offset: DATA_AT + at,
+                },
+                _ => self.header_failed(errno),
+            }));
         }
         match zeroing.then {
             AfterZero::Create => self.created(),

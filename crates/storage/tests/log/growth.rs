@@ -61,6 +61,43 @@ fn a_read_between_the_headers_remembers_no_old_place() {
     assert_eq!(records[0].1, b"behind the growth");
 }
 
+/// Where there is no room below a sparse file or a thin pool for the zeroes of a growth, nothing has happened to the log.
+#[test]
+fn a_growth_that_finds_no_room_leaves_the_log_as_it_was() {
+    let mut rig = Rig::create(SIZE, &small());
+    rig.write(&record(0, 100));
+    rig.device.bytes.resize(SIZE as usize * 2, 0x77);
+    let owner = rig.start(LogRequest::Grow { size_bytes: SIZE * 2 });
+    rig.pump();
+    rig.fail(0, Errno::ENOSPC, |sector| sector < 3);
+    rig.run();
+    let (errno, offset) = (Errno::ENOSPC, SIZE);
+    let answer = rig.take_done(owner).expect("it has ended");
+    assert_eq!(answer.err(), Some(LogError::Write { errno, offset }));
+    rig.write(&record(1, 100));
+    rig.ask(LogRequest::Grow { size_bytes: SIZE * 2 }).unwrap();
+    assert_eq!(rig.part.usage().size_bytes, SIZE * 2);
+    rig.write(&record(2, 100));
+    let mut opened = Rig::open(rig.crash(|_, _| false), &small());
+    assert_eq!(opened.payloads(), [0, 1, 2].map(|number| record(number, 100)));
+}
+
+/// Of one cache the kernel tells whoever asks first that a write-back has failed: it may have been that of a batch.
+#[test]
+fn a_growth_that_fails_in_a_cache_ends_the_log() {
+    let mut rig = Rig::create(SIZE, &small());
+    rig.part.goes_through_a_cache();
+    rig.device.bytes.resize(SIZE as usize * 2, 0x77);
+    let owner = rig.start(LogRequest::Grow { size_bytes: SIZE * 2 });
+    rig.pump();
+    rig.fail(0, Errno::EIO, |_| false);
+    rig.run();
+    let is_told = |error: &LogError| matches!(error, LogError::Failed { errno: Errno::EIO, .. });
+    let answer = rig.take_done(owner);
+    assert!(matches!(&answer, Some(Err(error)) if is_told(error)), "{answer:?}");
+    assert!(rig.appender.append(b"x").is_err_and(|error| is_told(&error)));
+}
+
 #[test]
 fn a_growth_without_memory_for_its_second_header_ends_the_log() {
     let (mut rig, owner, _) = growing();
