@@ -518,12 +518,14 @@ impl Transport for Local {
             self.turn_link(Wait::one())?;
         }
         let core = self.0.core.borrow_mut().take();
+        // Before anybody is woken: a waker that panics would take what the cache has still to write with it.
+        let closed = core.map(Core::close);
+        if let Some(closed) = &closed {
+            trace::link_closed(|| self.0.facts.name.clone(), closed.as_ref().map(drop));
+        }
         self.wake_all_who_wait();
         self.call_driver();
-        let Some(core) = core else { return Ok(()) };
-        let closed = core.close();
-        trace::link_closed(|| self.0.facts.name.clone(), closed.as_ref().map(drop));
-        closed
+        closed.unwrap_or(Ok(()))
     }
 }
 

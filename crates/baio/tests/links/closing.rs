@@ -1,9 +1,11 @@
 //! Closing a link leaves nobody waiting for ever: what is under way ends, and whoever waits is woken and told.
 
 use std::future::Future;
-use std::task::{Context, Poll, Waker};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Backend, Fault, Link};
+use baio::{Access, Backend, Fault, Link, Local};
 
 use crate::common::{self, Wakes};
 
@@ -62,4 +64,33 @@ fn requests_on_a_closed_link_are_told() {
         volume.block_on(std::future::pending::<()>()).is_err(),
         "it cannot sleep"
     );
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("the test wants a waker to panic");
+    }
+}
+
+/// The panic is the caller's; what was written is on the device all the same.
+#[test]
+fn a_driver_that_panics_at_the_end_loses_no_cached_write() {
+    let (_dir, path) = common::image(16 << 20);
+    let options = common::cached_options(64, 64);
+    let volume = Local::open_with(&path, &options).unwrap();
+    let segment = common::segment(&volume, "written", 64 << 10);
+    let mut page = segment.buffer(4096).unwrap();
+    page.fill(7);
+    segment.write_at(0, page).cached().wait().unwrap();
+    volume.set_driver(&Waker::from(Arc::new(Panics)));
+    let link = volume.clone();
+    let closed = catch_unwind(AssertUnwindSafe(|| link.close()));
+    assert!(closed.is_err(), "the waker did not panic");
+    drop((segment, volume));
+    let volume = Local::open_with(&path, &options).unwrap();
+    let segment = volume.open_segment("written", Access::Read).wait().unwrap();
+    let read = segment.read_at(0, segment.buffer(4096).unwrap()).wait().unwrap();
+    assert!(read.buffer.iter().all(|byte| *byte == 7));
 }
