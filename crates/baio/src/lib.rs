@@ -121,6 +121,7 @@ mod buffer;
 #[cfg(feature = "compio")]
 mod compio;
 mod file;
+mod fired;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("guide.md")]
 pub mod guide {}

@@ -31,6 +31,7 @@ use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, Segmen
 
 use self::watched::Watched;
 use crate::alarm::Alarm;
+use crate::fired::Fired;
 use crate::options::LinkOptions;
 use crate::ours::Ours;
 use crate::room::Room;
@@ -234,18 +235,15 @@ impl Local {
         }
         let mut wakers = self.0.wakers.take();
         core.take_fired(&mut wakers);
-        let fired = wakers.len();
+        let mut foreign: Vec<Completion> = std::iter::from_fn(|| core.next_foreign()).collect();
+        // Before anybody is woken: who is may wait for one of these at once.
+        self.0.ours.note(&mut foreign, &mut wakers);
+        let count = wakers.len();
         core.take_displaced(&mut wakers);
-        let foreign: Vec<Completion> = std::iter::from_fn(|| core.next_foreign()).collect();
+        let fired = Fired::first(wakers, count);
         self.leave_core(core);
-        for (at, waker) in wakers.drain(..).enumerate() {
-            match at < fired {
-                true => waker.wake(),
-                false => drop(waker),
-            }
-        }
-        self.0.wakers.set(wakers);
-        self.take_ours(foreign);
+        drop(foreign);
+        self.0.wakers.set(fired.fire());
     }
 
     /// Says what was said while the core was borrowed.
@@ -291,11 +289,6 @@ impl Local {
     /// Those who wait for a slot of the engine.
     pub(crate) fn slots(&self) -> &Room {
         &self.0.slots
-    }
-
-    fn wake_all_who_wait(&self) {
-        self.0.room.wake_all();
-        self.0.slots.wake_all();
     }
 
     pub(crate) fn ours(&self) -> &Ours {
@@ -523,8 +516,9 @@ impl Transport for Local {
         if let Some(closed) = &closed {
             trace::link_closed(|| self.0.facts.name.clone(), closed.as_ref().map(drop));
         }
-        self.wake_all_who_wait();
-        self.call_driver();
+        let mut waiting = self.take_who_wait();
+        waiting.append(&mut self.0.drivers.take());
+        Fired::all(waiting).fire();
         closed.unwrap_or(Ok(()))
     }
 }

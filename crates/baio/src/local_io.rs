@@ -1,7 +1,7 @@
 //! Sockets, pipes and timers in the same loop as segments and files: what the engine of a local link does besides.
 //!
 //! Their requests go to the engine itself, under tags that the core leaves to its driver, and their completions come out of the link's turns
-//! (`Local::take_ours` hands them on). So one thread sleeps in one place for all.
+//! (`Ours::note` takes them). So one thread sleeps in one place for all.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use baio_client::WaitPlace;
@@ -361,17 +361,6 @@ impl Local {
             file,
             is_socket,
         })
-    }
-
-    /// Takes the ends of what [`Work`] has begun. The core is not borrowed here.
-    pub(crate) fn take_ours(&self, mut ended: Vec<Completion>) {
-        if ended.is_empty() {
-            return;
-        }
-        let mut fired = Vec::new();
-        self.ours().note(&mut ended, &mut fired);
-        drop(ended);
-        fired.into_iter().for_each(Waker::wake);
     }
 }
 

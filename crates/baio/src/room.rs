@@ -6,6 +6,8 @@ use std::task::Waker;
 use baio_client::{WaitPlace, Waiters};
 use baio_engine::Time;
 
+use crate::fired::Fired;
+
 /// One of the two lists.
 #[derive(Default)]
 pub(crate) struct Room {
@@ -49,9 +51,9 @@ impl Room {
         any
     }
 
-    /// Wakes them all: the link has nobody to drive it any more, or has ended.
-    pub(crate) fn wake_all(&self) {
-        self.fire(Waiters::wake_all);
+    /// Those of them all: the link has nobody to drive it any more, or has ended.
+    pub(crate) fn take_wakers(&self, into: &mut Vec<Waker>) {
+        self.waiting.borrow_mut().wake_all(into);
     }
 
     /// Wakes those who have waited long enough.
@@ -78,7 +80,6 @@ impl Room {
     fn fire(&self, choose: impl FnOnce(&mut Waiters, &mut Vec<Waker>)) {
         let mut fired = self.spare.take();
         choose(&mut self.waiting.borrow_mut(), &mut fired);
-        fired.drain(..).for_each(Waker::wake);
-        self.spare.set(fired);
+        self.spare.set(Fired::all(fired).fire());
     }
 }

@@ -10,6 +10,7 @@ use baio_engine::{Errno, Time, Wait};
 use baio_storage::{Error, Result};
 
 use super::Local;
+use crate::fired::Fired;
 use crate::transport::Transport;
 
 /// The role of reaping, given back when dropped.
@@ -46,20 +47,30 @@ impl Local {
 
     /// Nobody reaps any more: whoever waits is woken, to be told so.
     fn leave_role(&self) {
-        drop(self.0.drivers.take());
-        let mut waiting = Vec::new();
+        let drivers = self.0.drivers.take();
+        // First those who wait for room: the end of a borrow would wake some of them here.
+        let mut waiting = self.take_who_wait();
         let _ = self.with(|core| {
             core.take_wakers(&mut waiting);
             Ok(())
         });
         self.0.ours.take_wakers(&mut waiting);
-        waiting.into_iter().for_each(Waker::wake);
-        self.wake_all_who_wait();
+        let count = waiting.len();
+        waiting.extend(drivers);
+        Fired::first(waiting, count).fire();
+    }
+
+    /// The wakers of those who wait for a place or a slot.
+    pub(super) fn take_who_wait(&self) -> Vec<Waker> {
+        let mut waiting = Vec::new();
+        self.0.room.take_wakers(&mut waiting);
+        self.0.slots.take_wakers(&mut waiting);
+        waiting
     }
 
     /// Has whoever drives the link from outside look again.
     pub(crate) fn call_driver(&self) {
-        self.0.drivers.take().into_iter().for_each(Waker::wake);
+        Fired::all(self.0.drivers.take()).fire();
     }
 
     /// Names whom a request that is started while the loop of [`Local::ready_fd`] sleeps wakes, so that a turn submits it: once, so it is said

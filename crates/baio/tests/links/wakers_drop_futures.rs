@@ -1,17 +1,19 @@
 //! A waker may do anything, even drop other futures of the same link, and so may the drop of a waker: both happen when the
-//! core is not borrowed.
+//! core is not borrowed. It may also wait for what ended in the same turn; and if it panics, the others are woken all the same.
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::time::Duration;
 
-use baio::{Backend, Buffer, File, Link, Local, Operation, Request, Wait};
+use baio::{Backend, Buffer, Event, File, Link, Local, Operation, Request, Wait};
 
-use crate::common;
 use crate::common::story::tell_of;
+use crate::common::{self, Wakes};
 
 type Futures = Rc<RefCell<Vec<Pin<Box<Request<Local, Buffer>>>>>>;
 
@@ -160,4 +162,72 @@ fn replacing_the_waker_of_an_open_may_drop_other_futures() {
 #[test]
 fn leaving_an_open_may_drop_other_futures() {
     tell_of(|| an_open_lets_its_waker_go(drop));
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("the test wants a waker to panic");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_leaves_nobody_else_asleep() {
+    let (_dir, volume) = common::volume(Backend::Sync);
+    let segment = common::segment(&volume, "two", 64 << 10);
+    let driver = volume.drive();
+    let (wakes, waker) = Wakes::new();
+    let mut reads: Vec<_> = (0..2)
+        .map(|block| Box::pin(segment.read_at(block * 4096, segment.buffer(4096).unwrap())))
+        .collect();
+    for (read, waker) in reads.iter_mut().zip([Waker::from(Arc::new(Panics)), waker]) {
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    // This backend refuses a timer, and the same turn says so.
+    let (slept, waker) = Wakes::new();
+    let mut sleep = volume.sleep(Duration::ZERO);
+    assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut panics = 0;
+    while volume.in_flight() > 0 {
+        let turned = catch_unwind(AssertUnwindSafe(|| volume.turn(Wait::one()).unwrap()));
+        panics += u32::from(turned.is_err());
+    }
+    assert_eq!((panics, wakes.count(), slept.count()), (1, 1, 1));
+    drop((reads, sleep, driver));
+}
+
+thread_local! {
+    /// What [`Waits`] waits for.
+    static SLEEP: RefCell<Option<Event<()>>> = const { RefCell::new(None) };
+}
+
+struct Waits;
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        if let Some(sleep) = SLEEP.take() {
+            let _ = sleep.wait();
+        }
+    }
+}
+
+/// The read's end and the timer's (a refusal by this backend) are found by one turn, and the read's waker is woken first.
+#[test]
+fn a_waker_may_wait_for_what_ended_in_the_same_turn() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Sync);
+        let segment = common::segment(&volume, "one", 64 << 10);
+        let driver = volume.drive();
+        let mut sleep = volume.sleep(Duration::ZERO);
+        let mut noop = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut sleep).poll(&mut noop).is_pending());
+        SLEEP.set(Some(sleep));
+        let waker = Waker::from(Arc::new(Waits));
+        let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        common::finish(&volume);
+        assert!(SLEEP.take().is_none(), "nobody waited for it");
+        drop((read, driver));
+    });
 }
