@@ -33,7 +33,7 @@ use self::watched::Watched;
 use crate::alarm::Alarm;
 use crate::fired::Fired;
 use crate::options::LinkOptions;
-use crate::ours::Ours;
+use crate::ours::{CalledOff, Ours};
 use crate::room::Room;
 use crate::trace;
 use crate::transport::{Begun, Facts, InLine, Lack, NotAsked, Notice, State, Transport};
@@ -251,6 +251,23 @@ impl Local {
         if !self.0.told.borrow().is_empty() {
             self.0.told.take().into_iter().for_each(|notice| self.tell_link(notice));
         }
+        let called_off = &self.0.ours.called_off;
+        if !called_off.borrow().is_empty() {
+            called_off.take().into_iter().for_each(|what| self.call_off(what));
+        }
+    }
+
+    /// Has a stream's request or a timer end early: now, or when the borrow has ended.
+    pub(crate) fn call_off(&self, what: CalledOff) {
+        if self.is_inside() {
+            self.0.ours.called_off.borrow_mut().push(what);
+            return;
+        }
+        let _ = self.with(|core| {
+            what.tell(core.engine_mut());
+            Ok(())
+        });
+        self.call_driver();
     }
 
     /// Of what is the core's.

@@ -19,7 +19,7 @@ use baio_storage::{Error, Fault, Result};
 
 use crate::buffer::{IoBuf, IoBufMut};
 use crate::local::Local;
-use crate::ours::Entry;
+use crate::ours::{CalledOff, Entry};
 use crate::result::{Done, Failed};
 use crate::transport::Transport;
 
@@ -152,15 +152,11 @@ impl Work {
                 Some(Entry::UnderWay(id, _)) => *id,
                 _ => return,
             };
-            let _ = self.link.with(|core| {
-                core.engine_mut().cancel(id);
-                Ok(())
-            });
-            self.link.call_driver();
+            self.link.call_off(CalledOff::Cancelled(id));
         }
     }
 
-    /// Nobody wants its end. Its memory stays until the kernel has let go of it.
+    /// Nobody wants its end.
     fn give_up(&mut self) {
         if let Some(place) = self.place.take() {
             self.link.slots().leave(place);
@@ -170,11 +166,7 @@ impl Work {
         };
         let entry = self.link.ours().entries.borrow_mut().remove(&tag);
         if let Some(Entry::UnderWay(id, _)) = &entry {
-            let _ = self.link.with(|core| {
-                core.engine_mut().abandon(*id);
-                Ok(())
-            });
-            self.link.call_driver();
+            self.link.call_off(CalledOff::Abandoned(*id));
         }
     }
 }

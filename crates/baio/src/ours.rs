@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::task::Waker;
 
-use baio_engine::{Completion, Notice, RequestId};
+use baio_engine::{Completion, Engine, Notice, RequestId};
 use baio_storage::Core;
 
 /// What of this is under way on a link, by its tag.
@@ -14,11 +14,31 @@ pub(crate) struct Ours {
     last_tag: Cell<u64>,
     /// The link is being closed: nothing begins any more.
     pub(crate) closed: Cell<bool>,
+    /// What was called off while the core was borrowed.
+    pub(crate) called_off: RefCell<Vec<CalledOff>>,
 }
 
 pub(crate) enum Entry {
     UnderWay(RequestId, Option<Waker>),
     Ended(Completion),
+}
+
+/// What the engine is to end early.
+#[derive(Clone, Copy)]
+pub(crate) enum CalledOff {
+    /// Somebody still wants its end.
+    Cancelled(RequestId),
+    /// Nobody does. Its memory stays until the kernel has let go of it.
+    Abandoned(RequestId),
+}
+
+impl CalledOff {
+    pub(crate) fn tell(self, engine: &mut Engine) {
+        match self {
+            CalledOff::Cancelled(id) => engine.cancel(id),
+            CalledOff::Abandoned(id) => engine.abandon(id),
+        }
+    }
 }
 
 impl Ours {

@@ -2,22 +2,27 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use baio::{Backend, Buffer, Link, Local, Request};
+use baio::{Backend, Buffer, Event, Link, Local, Request, StreamRequest};
 
 use crate::common::story::tell_of;
 use crate::common::{self, begun};
 
 type Ends = Pin<Box<dyn Future<Output = ()>>>;
 type Read = Pin<Box<Request<Local, Buffer>>>;
+type Timer = Pin<Box<Event<()>>>;
+type Received = Pin<Box<StreamRequest<Vec<u8>>>>;
 
 thread_local! {
     /// What runs inside must be `Send`, and these are not.
     static READ: RefCell<Option<Read>> = const { RefCell::new(None) };
     static FREEZE: RefCell<Option<Ends>> = const { RefCell::new(None) };
+    static TIMER: RefCell<Option<Timer>> = const { RefCell::new(None) };
+    static RECEIVED: RefCell<Option<Received>> = const { RefCell::new(None) };
 }
 
 /// A read under way is taken into `with_pool`, and its buffer is back in the arena at the end.
@@ -66,5 +71,34 @@ fn a_freeze_is_polled_and_dropped_inside() {
         drop(driver);
         let write = segment.write_at(0, segment.buffer(4096).unwrap());
         write.within(Duration::from_secs(3)).wait().unwrap();
+    });
+}
+
+/// Otherwise the close waits for it.
+#[test]
+fn a_timer_is_dropped_inside() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Auto);
+        let driver = volume.drive();
+        TIMER.set(Some(begun(volume.sleep(Duration::from_secs(3600)))));
+        volume.with_pool(|_| drop(TIMER.take())).wait().unwrap();
+        drop(driver);
+        volume.close().unwrap();
+    });
+}
+
+#[test]
+fn a_read_of_a_stream_is_cancelled_inside() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Auto);
+        let (one, _other) = UnixStream::pair().unwrap();
+        let stream = volume.stream(one).unwrap();
+        let driver = volume.drive();
+        RECEIVED.set(Some(begun(stream.read(vec![7; 10]))));
+        let inside = volume.with_pool(|_| RECEIVED.with_borrow_mut(|read| read.as_mut().unwrap().cancel()));
+        inside.wait().unwrap();
+        let failed = volume.block_on(RECEIVED.take().unwrap()).unwrap().unwrap_err();
+        assert_eq!((failed.error.code(), failed.buffer), ("ECANCELED", Some(vec![7; 10])));
+        drop(driver);
     });
 }
