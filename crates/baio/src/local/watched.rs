@@ -69,7 +69,9 @@ impl Watched {
     /// Behind it: what has ended, or is to be done at once, rings; what is to be done later sets the timer.
     pub(super) fn tell(&self, link: &Local) -> Result<()> {
         let has_outcomes = link.with(|core| Ok(core.has_outcomes()))?;
-        self.bell.borrow_mut().tell(has_outcomes || link.has_news());
+        // Not while the bell is borrowed: it wakes those who wait for room, and they may turn the link.
+        let rings = has_outcomes || link.has_news();
+        self.bell.borrow_mut().tell(rings);
         let look = (!self.is_told && link.link_state().in_flight > 0).then(|| link.link_clock().after(SOON));
         let at = look.into_iter().chain(link.next_wake()).min();
         if self.timer_at.replace(at) == at {

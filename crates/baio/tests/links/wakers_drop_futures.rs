@@ -1,7 +1,7 @@
 //! A waker may do anything, even drop other futures of the same link, and so may the drop of a waker: both happen when the
 //! core is not borrowed. It may also wait for what ended in the same turn; and if it panics, the others are woken all the same.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -230,4 +230,45 @@ fn a_waker_may_wait_for_what_ended_in_the_same_turn() {
         assert!(SLEEP.take().is_none(), "nobody waited for it");
         drop((read, driver));
     });
+}
+
+thread_local! {
+    /// What [`Turns`] turns.
+    static LINK: RefCell<Option<Local>> = const { RefCell::new(None) };
+    static TURNS: Cell<u32> = const { Cell::new(0) };
+}
+
+struct Turns;
+
+impl Wake for Turns {
+    fn wake(self: Arc<Self>) {
+        if let Some(link) = LINK.with_borrow(Option::clone) {
+            link.turn(Wait::No).unwrap();
+            TURNS.set(TURNS.get() + 1);
+        }
+    }
+}
+
+/// A turn that tells the descriptor of an event loop calls whoever stands beside a free place. Each who is called turns the link, and takes no place.
+#[test]
+fn a_waker_may_turn_a_link_whose_descriptor_is_being_told() {
+    let (_dir, path) = common::image(16 << 20);
+    let volume = Local::open_with(&path, &common::options(Backend::Sync, 8)).unwrap();
+    let segment = common::segment(&volume, "full", 64 << 10);
+    let _event = volume.event_fd().unwrap();
+    let driver = volume.drive();
+    let mut reads: Vec<_> = (0..64)
+        .map(|_| Box::pin(segment.read_at(0, segment.buffer(4096).unwrap())))
+        .collect();
+    for read in &mut reads {
+        let waker = Waker::from(Arc::new(Turns));
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    common::finish(&volume);
+    LINK.set(Some(volume.clone()));
+    let polled = reads[0].as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_ready());
+    LINK.set(None);
+    assert!(TURNS.get() > 1, "they were not called");
+    drop((reads, driver));
 }
