@@ -26,6 +26,7 @@ use std::task::{Context, Poll, Waker};
 use baio_broker::control::{self, Call, Doing, Reply};
 use baio_client::NotTaken;
 use baio_engine::{Arena, Completion, Doorbell, Errno, Memory, Time, Wait};
+use baio_process::fork::Life;
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 
@@ -73,6 +74,8 @@ pub use driving::Drive;
 pub struct Local(Rc<Inner>);
 
 struct Inner {
+    /// In a forked child it is over.
+    life: Life,
     /// `None` once closed.
     core: RefCell<Option<Core>>,
     doorbell: Doorbell,
@@ -162,6 +165,7 @@ impl Local {
         let doorbell = core.engine().doorbell();
         let facts = Facts::new(identity, core.volume_name(), true);
         Local(Rc::new(Inner {
+            life: Life::now(),
             core: RefCell::new(Some(core)),
             doorbell,
             facts,
@@ -211,8 +215,17 @@ impl Local {
     fn enter(&self) -> std::result::Result<RefMut<'_, Core>, Shut> {
         #[cfg(test)]
         tests::BORROWS.set(tests::BORROWS.get() + 1);
+        self.check_life()?;
         let borrowed = self.0.core.try_borrow_mut().map_err(|_| Shut::Inside)?;
         RefMut::filter_map(borrowed, Option::as_mut).map_err(|_| Shut::Closed)
+    }
+
+    /// A forked child has a copy of the link. It touches nothing that it shares with its parent, and its writes would reach no device.
+    fn check_life(&self) -> std::result::Result<(), Shut> {
+        match self.0.life.is_over() {
+            true => Err(Shut::Forked),
+            false => Ok(()),
+        }
     }
 
     /// Ends a borrow. What it has made free is for those who wait for that.
@@ -367,7 +380,7 @@ impl Transport for Local {
         let mut core = match self.enter() {
             Ok(core) => core,
             Err(Shut::Inside) => return look_later(waker),
-            Err(Shut::Closed) => return Poll::Ready(None),
+            Err(Shut::Closed | Shut::Forked) => return Poll::Ready(None),
         };
         let polled = core.poll(ticket, Some(copy));
         self.leave_waking(core);
@@ -400,7 +413,8 @@ impl Transport for Local {
                 self.leave_core(core);
                 outcome
             }
-            Err(Shut::Inside) => return None, // What has ended is still there.
+            // What has ended is still there, or is the parent's.
+            Err(Shut::Inside | Shut::Forked) => return None,
             Err(Shut::Closed) => None,
         };
         if let (None, Some(watched)) = (&outcome, self.0.watched.get()) {
@@ -494,6 +508,7 @@ impl Transport for Local {
     fn link_state(&self) -> State {
         let core = self.0.core.try_borrow();
         let refusal = match core.as_deref() {
+            _ if self.0.life.is_over() => Fault::from(baio_engine::Error::Forked),
             Ok(Some(core)) => {
                 return State {
                     refusal: None,
@@ -514,6 +529,7 @@ impl Transport for Local {
     }
 
     fn end_link(self) -> Result<()> {
+        self.check_life()?;
         if self.is_inside() {
             return Err(inside());
         }
@@ -546,6 +562,8 @@ enum Shut {
     Inside,
     /// It was closed.
     Closed,
+    /// It is the parent's of this process.
+    Forked,
 }
 
 impl From<Shut> for Error {
@@ -553,6 +571,7 @@ impl From<Shut> for Error {
         match shut {
             Shut::Inside => inside(),
             Shut::Closed => Error::new("use", "a closed link", Fault::Stale),
+            Shut::Forked => Error::new("use", "a link of the parent process", baio_engine::Error::Forked),
         }
     }
 }

@@ -5,24 +5,28 @@
 
 mod common;
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use baio::{Access, CreateOptions, Durability, Errno, File, Link, Log, LogOptions, Remote, Segment, Wait};
+use baio::{
+    Access, Backend, CreateOptions, Durability, Errno, File, Link, Local, Log, LogOptions, Operation, Remote, Segment,
+    SegmentOp, Wait,
+};
 use common::broker::Served;
 
 /// What a child has of its parent's.
-struct Copies {
-    link: Remote,
-    segment: Segment<Remote>,
-    log: Log<Remote>,
+struct Copies<L: Link> {
+    link: L,
+    segment: Segment<L>,
+    log: Log<L>,
     /// On a link in the parent's own process.
-    file: Option<File<Remote>>,
+    file: Option<File<L>>,
 }
 
 /// 0, or the number of the first call that did not say `Forked`.
-fn every_call_refuses(copies: Copies, running: baio::Operation<Remote, u64>) -> i32 {
+fn every_call_refuses<L: Link>(copies: Copies<L>, running: Operation<L, u64>) -> i32 {
     let Copies {
         link,
         segment,
@@ -92,6 +96,10 @@ fn every_call_refuses(copies: Copies, running: baio::Operation<Remote, u64>) -> 
     if !link.clone().close().is_err_and(|error| says(&error)) {
         return 13;
     }
+    let refusal = link.refusal().map(|fault| baio::Error::new("use", "a link", fault));
+    if !refusal.is_some_and(|error| says(&error)) {
+        return 15;
+    }
     drop((segment, link));
     0
 }
@@ -113,7 +121,7 @@ fn in_a_child(work: impl FnOnce() -> i32) {
     assert_eq!(libc::WEXITSTATUS(status), 0, "the call of that number");
 }
 
-fn story(link: &Remote, file: Option<File<Remote>>) {
+fn story<L: Link>(link: &L, file: Option<File<L>>) {
     for name in ["a", "log"] {
         link.create_segment(name, &CreateOptions::of_size(1 << 20))
             .wait()
@@ -160,6 +168,48 @@ fn a_child_is_refused_by_a_link_to_a_broker_too() {
     let link = served.connect();
     story(&link, None);
     link.close().unwrap();
+}
+
+/// In the parent's own thread. A cached write would say there that all is well, and reach no device.
+#[test]
+fn a_child_is_refused_by_a_link_of_its_parents_thread_too() {
+    let (dir, path) = common::image(64 << 20);
+    let link = Local::open_with(&path, &common::cached_options(64, 64)).unwrap();
+    let plain = dir.path().join("plain");
+    let file = File::options().write().create().open(&link, &plain).wait().unwrap();
+    let _event = link.event_fd().unwrap();
+    story(&link, Some(file));
+    link.close().unwrap();
+}
+
+fn is_readable(event: &OwnedFd) -> bool {
+    let mut polled = libc::pollfd {
+        fd: event.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry, which is ours.
+    unsafe { libc::poll(&raw mut polled, 1, 0) == 1 }
+}
+
+/// Parent and child share the descriptor on which the parent's loop sleeps.
+#[test]
+fn a_child_takes_no_news_of_its_parent() {
+    let (_dir, volume) = common::volume(Backend::Auto);
+    let segment = common::segment(&volume, "news", 64 << 10);
+    let event = volume.event_fd().unwrap();
+    let read = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    segment.submit(read).unwrap();
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::No).unwrap();
+    }
+    assert!(is_readable(&event), "there is an outcome to take");
+    in_a_child(|| {
+        let has_taken = volume.next_outcome().is_some();
+        i32::from(has_taken) + 2 * i32::from(volume.turn(Wait::No).is_ok())
+    });
+    assert!(is_readable(&event), "the child has taken the news");
+    volume.next_outcome().unwrap().result.unwrap();
 }
 
 /// A thread of the child uses the link at any moment while others are forked there: none of these waits for what it holds.

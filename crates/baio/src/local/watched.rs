@@ -92,6 +92,7 @@ impl Watched {
 
 impl Local {
     pub(super) fn watched_fd(&self) -> Result<OwnedFd> {
+        self.check_life()?;
         let watched = match self.0.watched.get() {
             Some(watched) => watched,
             None => {
