@@ -2,7 +2,7 @@
 //! (docs/inside/decisions/0031-errors-in-c.md).
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use baio::{Errno, Error};
 
@@ -75,10 +75,13 @@ pub(crate) fn keep(failure: &Failure) -> c_int {
         name: c_text(&failure.name),
         cure: c_text(failure.cure.as_deref().unwrap_or("")),
     };
-    // Fails only while the thread ends: then nobody reads it.
+    // Fails only when the thread has ended ([`GONE`]).
     let _ = LAST.try_with(|kept| kept.replace(last));
     failure.code()
 }
+
+/// What a handler of atexit(3) reads, once the texts of the main thread have gone.
+const GONE: &CStr = c"the thread has ended, and its links of kind BAIO_LINK_THREAD with it; close them before";
 
 /// Which text of the last failure.
 pub(crate) enum Text {
@@ -97,5 +100,8 @@ pub(crate) fn last(which: &Text) -> *const c_char {
             Text::Cure => kept.cure.as_ptr(),
         }
     });
-    found.unwrap_or(c"".as_ptr())
+    found.unwrap_or(match which {
+        Text::Message => GONE.as_ptr(),
+        Text::Name | Text::Cure => c"".as_ptr(),
+    })
 }

@@ -57,7 +57,7 @@ thread_local! {
     static OF_THREAD: OfThread = const { OfThread(RefCell::new(Table::new())) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
-/// What stands on links in this thread; closed when it ends, but in a forked child.
+/// What stands on links in this thread; dropped when it ends, but in a forked child.
 struct OfThread(RefCell<Things<Local>>);
 
 impl Drop for OfThread {
@@ -101,7 +101,7 @@ pub(crate) fn this_thread() -> u64 {
 /// Keeps an object, and gives the handle that C has.
 pub(crate) fn keep<L: Home, T>(thing: Arc<Thing<L>>) -> Result<*mut T> {
     let kind = thing.kind() as u64;
-    let kept = L::with(|table| table.insert(thing)).flatten();
+    let kept = L::with(|table| table.insert(thing)).ok_or_else(|| ended("keep a handle"))?;
     let (place, generation) = kept.ok_or_else(|| {
         let text = format!("keep a handle: {} are open", low(PLACE_BITS) + 1);
         Failure::new(Errno::EMFILE, text, "close what is not needed any more")
@@ -156,6 +156,13 @@ pub(crate) fn find<T>(pointer: *const T, kind: Kind) -> Result<Found> {
     }
 }
 
+/// The table of this thread has gone: when the main thread ends, that is before the handlers of atexit(3).
+fn ended(what: &str) -> Failure {
+    let text = format!("{what}: the thread that opened its link has ended");
+    let cure = "close links of kind BAIO_LINK_THREAD before their thread ends, and not in atexit";
+    Failure::new(Errno::ESRCH, text, cure)
+}
+
 fn gone(kind: Kind) -> Failure {
     let text = format!("use a {}: it was closed or freed", kind.name());
     Failure::new(Errno::EBADF, text, "use no handle after it was given back")
@@ -163,8 +170,9 @@ fn gone(kind: Kind) -> Failure {
 
 /// The object of a handle.
 pub(crate) fn look<L: Home>(handle: Handle, kind: Kind) -> Result<Arc<Thing<L>>> {
-    let found = L::with(|table| table.get(handle.place, handle.generation).cloned()).flatten();
+    let found = L::with(|table| table.get(handle.place, handle.generation).cloned());
     found
+        .ok_or_else(|| ended(&format!("use a {}", kind.name())))?
         .filter(|thing| thing.kind() as u64 == kind as u64)
         .ok_or_else(|| gone(kind))
 }

@@ -179,7 +179,7 @@ fn close<L: Home>(handle: Handle) -> Result<c_int> {
 ///
 /// Owner: the link is gone, also after an error, unless the caller may not close it (-EBADF, -EPERM, -EINVAL). Handles of its files, buffers
 /// and logs must still be given back by their own calls; all other calls on them fail.
-/// Threads: the link's. No other call on the link may be under way.
+/// Threads: the link's, before it ends (in atexit(3) the main thread has ended: -ESRCH). No other call on the link may be under way.
 /// Returns: 0, or a negative error number: the next open then heals the volume.
 #[unsafe(no_mangle)]
 pub extern "C" fn baio_link_close(link: *mut baio_link) -> c_int {

@@ -35,6 +35,11 @@ fn a_forked_child_and_a_cancelled_thread_do_no_harm() {
 }
 
 #[test]
+fn a_link_of_the_main_thread_is_gone_at_exit() {
+    holds("tests/at_exit.c");
+}
+
+#[test]
 fn a_log_keeps_what_was_said_to_be_durable() {
     holds("tests/log.c");
 }
