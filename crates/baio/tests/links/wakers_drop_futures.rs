@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
-use baio::{Backend, Buffer, Event, File, Link, Local, Operation, Request, Wait};
+use baio::{Backend, Buffer, Event, File, Link, Local, Log, LogOptions, Operation, Request, Wait};
 
 use crate::common::story::tell_of;
 use crate::common::{self, Wakes};
@@ -271,4 +271,61 @@ fn a_waker_may_turn_a_link_whose_descriptor_is_being_told() {
     LINK.set(None);
     assert!(TURNS.get() > 1, "they were not called");
     drop((reads, driver));
+}
+
+thread_local! {
+    /// To which [`appending_waker`] appends.
+    static LOG: RefCell<Option<Log<Local>>> = const { RefCell::new(None) };
+}
+
+fn append() {
+    if let Some(log) = LOG.with_borrow(Option::clone) {
+        let _ = log.append(b"from a waker");
+    }
+}
+
+/// A waker that uses a log whenever it is cloned, woken or dropped.
+fn appending_waker() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        append();
+        raw()
+    }
+    const TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| append(), |_| append(), |_| append());
+    const fn raw() -> RawWaker {
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    #[allow(unsafe_code)]
+    // SAFETY: the table ignores its data pointer.
+    unsafe {
+        Waker::from_raw(raw())
+    }
+}
+
+/// The log has a lock, under which none of this may happen.
+#[test]
+fn the_clone_of_a_waker_may_use_the_log_that_it_waits_for() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Auto);
+        let segment = common::segment(&volume, "log", 1 << 20);
+        let log = segment.create_log(&LogOptions::default()).wait().unwrap();
+        let driver = volume.drive();
+        LOG.set(Some(log.clone()));
+        let waker = appending_waker();
+        let mut context = Context::from_waker(&waker);
+        let mut first = Box::pin(log.append_durable(b"first"));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        volume.turn(Wait::No).unwrap();
+        // By the same waker, which stays when the first is woken.
+        let mut last = Box::pin(log.append_durable(b"last"));
+        assert!(last.as_mut().poll(&mut context).is_pending());
+        while first.as_mut().poll(&mut context).is_pending() {
+            volume.turn(Wait::No).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Whoever waits is to look again, since nobody drives the log.
+        drop(driver);
+        assert!(last.as_mut().poll(&mut context).is_ready());
+        drop((first, last, waker));
+        LOG.set(None);
+    });
 }

@@ -103,7 +103,8 @@ impl Appender {
                 None
             }
         };
-        let old = {
+        let copy = waker.clone(); // Without the lock: a clone may run anybody's code, and so may the drop of one.
+        let left = {
             let mut front = self.shared.lock();
             let lsn = front.gap.wanted(lsn.0);
             if let Some(result) = front.told(lsn, self.shared.durable()) {
@@ -115,14 +116,14 @@ impl Appender {
                 return Poll::Pending;
             }
             let old = place.and_then(|place| front.waits.forget_durable(place));
-            let place = front.waits.wait_durable(lsn, waker);
+            let (place, left) = front.waits.wait_durable(lsn, copy);
             match &mut key.waits {
                 Some((_, waiting)) => *waiting = Waiting::Durable(place),
                 none => *none = Some((Arc::clone(&self.shared), Waiting::Durable(place))),
             }
-            old
+            [old, left]
         };
-        drop(old);
+        drop(left);
         Poll::Pending
     }
 
@@ -185,10 +186,11 @@ impl Appender {
                 None
             }
         };
+        let copy = waker.clone(); // As in `poll_durable`.
         let mut front = self.shared.lock();
         match front.has_room(bytes as u64) {
             Ok(false) => {
-                let (number, gone, fired) = front.wait_room(old, bytes, waker);
+                let (number, gone, fired) = front.wait_room(old, bytes, copy);
                 drop(front);
                 key.waits = Some((Arc::clone(&self.shared), Waiting::Room(number)));
                 drop(gone);

@@ -67,6 +67,7 @@ impl Front {
             is_any = true;
             self.waits.tell_room(number);
         }
+        self.waits.end_telling();
         self.spare.truncate(spare);
     }
 
@@ -83,19 +84,19 @@ impl Front {
         self.waits.fired.drain(before..).collect()
     }
 
-    /// Waits for room for so many bytes: in its old place, unless it has had its turn.
+    /// Waits for room for so many bytes: in its old place, unless it has had its turn. Also gives the wakers that are not needed.
     pub(super) fn wait_room(
         &mut self,
         old: Option<u64>,
         payload: usize,
-        waker: &Waker,
-    ) -> (u64, Option<Waker>, Vec<Fired>) {
+        waker: Waker,
+    ) -> (u64, [Option<Waker>; 2], Vec<Fired>) {
         let (gone, was_told) = old.map_or((None, false), |old| self.waits.forget_room(old));
-        let number = self
+        let (number, left) = self
             .waits
             .wait_room(old.filter(|_| !was_told), record_bytes(payload), waker);
         // It wants more than it was told of.
         let fired = if was_told { self.pass_room_on() } else { Vec::new() };
-        (number, gone, fired)
+        (number, [gone, left], fired)
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! Ordered by LSN, so that an end of a batch touches only those whose time has come. One task often waits for many LSNs: its waker
 //! is kept once, and woken once for all of them.
+//!
+//! A waker is others' code, and all of this stands behind the log's lock. So whoever waits brings a clone, and one that is not needed any
+//! more is given back, to be dropped without the lock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::task::Waker;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 use super::error::LogError;
 use super::sleepers::Sleepers;
@@ -46,9 +50,26 @@ pub(super) struct WaitPlace {
     number: u64,
 }
 
+/// The waker of somebody who waits, in a place that may be shared without cloning it. `None` while nobody waits by it.
 #[derive(Debug)]
+struct Theirs(Option<Waker>);
+
+impl Wake for Theirs {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(waker) = &self.0 {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
 struct Kept {
-    waker: Option<Waker>,
+    /// The place stays for the next one, so that waiting allocates nothing.
+    waker: Option<Arc<Theirs>>,
     waiters: u32,
     /// In which round it was woken last.
     round: u64,
@@ -62,6 +83,8 @@ struct Wakers {
     /// Of all that are kept, by what [`Waker::will_wake`] compares.
     known: HashMap<(usize, usize), u32>,
     round: u64,
+    /// Woken in this round, with others who waited on by the same waker then.
+    due: Vec<u32>,
 }
 
 /// Two wakers that are kept wake the same when this is the same.
@@ -70,36 +93,30 @@ fn identity(waker: &Waker) -> (usize, usize) {
 }
 
 impl Wakers {
-    fn keep(&mut self, waker: &Waker) -> u32 {
-        if let Some(index) = self.known.get(&identity(waker)) {
-            self.kept[*index as usize].waiters += 1;
-            return *index;
-        }
-        let waker = waker.clone();
-        // The clone's: only while that is kept is it nobody else's.
+    /// Gives the waker back when one that wakes the same is kept already.
+    fn keep(&mut self, waker: Waker) -> (u32, Option<Waker>) {
         let identity = identity(&waker);
-        let kept = Kept {
-            waker: Some(waker),
-            waiters: 1,
-            round: 0,
-        };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.kept[index as usize] = kept;
-                index
-            }
-            None => {
-                self.kept.push(kept);
-                self.kept.len() as u32 - 1
-            }
-        };
+        if let Some(index) = self.known.get(&identity) {
+            self.kept[*index as usize].waiters += 1;
+            return (*index, Some(waker));
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.kept.push(Kept::default());
+            self.kept.len() as u32 - 1
+        });
+        let kept = &mut self.kept[index as usize];
+        (kept.waiters, kept.round) = (1, 0);
+        match kept.waker.as_mut().and_then(Arc::get_mut) {
+            Some(place) => place.0 = Some(waker),
+            None => kept.waker = Some(Arc::new(Theirs(Some(waker)))),
+        }
         self.known.insert(identity, index);
-        index
+        (index, None)
     }
 
     fn is(&self, index: u32, waker: &Waker) -> bool {
         let known = self.kept[index as usize].waker.as_ref();
-        known.is_some_and(|known| known.will_wake(waker))
+        known.is_some_and(|known| known.0.as_ref().is_some_and(|known| known.will_wake(waker)))
     }
 
     /// One waiter less; the waker when it was the last.
@@ -109,22 +126,42 @@ impl Wakers {
         if kept.waiters > 0 {
             return None;
         }
-        let waker = kept.waker.take()?;
-        self.known.remove(&identity(&waker));
+        let identity = identity(kept.waker.as_ref()?.0.as_ref()?);
+        let waker = match kept.waker.as_mut().and_then(Arc::get_mut) {
+            Some(place) => place.0.take(),
+            // Somebody is being woken by it.
+            None => kept.waker.take().map(Waker::from),
+        };
+        self.known.remove(&identity);
         self.free.push(index);
-        Some(waker)
+        waker
     }
 
-    /// One waiter is woken: once for all of a round. No waker ends here, under the lock: the first of the round is kept among those who
-    /// hear.
+    /// One waiter is woken: once for all of a round. If others wait on by its waker, that is decided when the round ends.
     fn fire(&mut self, index: u32, into: &mut Vec<Fired>) {
         let is_first = self.kept[index as usize].round != self.round;
         self.kept[index as usize].round = self.round;
-        let last = self.forget(index);
-        if is_first {
-            let waker = last.or_else(|| self.kept[index as usize].waker.clone());
-            into.extend(waker.map(Fired::Wake));
+        match self.forget(index) {
+            Some(last) => into.push(Fired::Wake(last)),
+            None if is_first => self.due.push(index),
+            None => {}
         }
+    }
+
+    /// Those by whose wakers others wait on are woken: by the same place, since a clone would be others' code under the lock.
+    fn end_round(&mut self, into: &mut Vec<Fired>) {
+        for index in self.due.drain(..) {
+            let kept = &self.kept[index as usize];
+            into.extend(kept.shared().map(Fired::Wake));
+        }
+    }
+}
+
+impl Kept {
+    /// Wakes whoever waits by it.
+    fn shared(&self) -> Option<Waker> {
+        let place = self.waker.as_ref().filter(|_| self.waiters > 0)?;
+        Some(Waker::from(Arc::clone(place)))
     }
 }
 
@@ -160,15 +197,15 @@ impl Waits {
         place.lsn == lsn && index.is_some_and(|index| self.wakers.is(*index, waker))
     }
 
-    /// Waits for this LSN.
-    pub(super) fn wait_durable(&mut self, lsn: u64, waker: &Waker) -> WaitPlace {
+    /// Waits for this LSN. Gives back a waker that is not needed.
+    pub(super) fn wait_durable(&mut self, lsn: u64, waker: Waker) -> (WaitPlace, Option<Waker>) {
         let place = WaitPlace {
             lsn,
             number: self.number(),
         };
-        let index = self.wakers.keep(waker);
+        let (index, left) = self.wakers.keep(waker);
         self.durable.insert(place, index);
-        place
+        (place, left)
     }
 
     /// Its waker, when nobody else waits by it: to be dropped when the lock is free, as dropping it may end a task that waits here.
@@ -199,6 +236,7 @@ impl Waits {
             let index = entry.remove();
             self.wakers.fire(index, &mut self.fired);
         }
+        self.wakers.end_round(&mut self.fired);
         while let Some(entry) = self.callbacks.first_entry() {
             if entry.key().lsn >= durable {
                 break;
@@ -222,14 +260,15 @@ impl Waits {
         for (_, index) in std::mem::take(&mut self.room).into_values() {
             self.wakers.fire(index, &mut self.fired);
         }
+        self.wakers.end_round(&mut self.fired);
     }
 
-    /// Waits for room for so many bytes in batches; who waits already keeps its place.
-    pub(super) fn wait_room(&mut self, old: Option<u64>, bytes: u64, waker: &Waker) -> u64 {
+    /// Waits for room for so many bytes in batches; who waits already keeps its place. Gives back a waker that is not needed.
+    pub(super) fn wait_room(&mut self, old: Option<u64>, bytes: u64, waker: Waker) -> (u64, Option<Waker>) {
         let number = old.unwrap_or_else(|| self.number());
-        let index = self.wakers.keep(waker);
+        let (index, left) = self.wakers.keep(waker);
         self.room.insert(number, (bytes, index));
-        number
+        (number, left)
     }
 
     /// Its waker, as with [`Waits::forget_durable`]; and whether it had been told of room.
@@ -244,7 +283,7 @@ impl Waits {
 
     /// Everybody who waits by a waker is to look again, and waits on meanwhile.
     pub(super) fn stir(&mut self) {
-        let wakers = self.wakers.kept.iter().filter_map(|kept| kept.waker.clone());
+        let wakers = self.wakers.kept.iter().filter_map(Kept::shared);
         self.fired.extend(wakers.map(Fired::Wake));
     }
 
@@ -267,7 +306,7 @@ impl Waits {
         next.map(|(number, (bytes, _))| (*number, *bytes))
     }
 
-    /// Somebody is told of room. So many bytes are for those who were told before.
+    /// Somebody is told of room, until [`Waits::end_telling`]. So many bytes are for those who were told before.
     pub(super) fn begin_to_tell(&mut self) -> u64 {
         self.wakers.round += 1;
         self.told_bytes
@@ -280,6 +319,10 @@ impl Waits {
             self.told.insert(number, bytes);
             self.told_bytes += bytes;
         }
+    }
+
+    pub(super) fn end_telling(&mut self) {
+        self.wakers.end_round(&mut self.fired);
     }
 
     /// Who was woken before has taken what it wanted, or does so like anybody: nobody waits for it any longer. Its place still passes room
