@@ -1,8 +1,8 @@
 //! The user who asks, an argument of every check of permissions. In a process that opens the volume itself it guards against mistakes only,
 //! because whoever may open the volume's file can do anything. A broker takes it from the socket and enforces it.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::codec::{record, words};
 
@@ -14,10 +14,16 @@ pub struct Identity {
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// The other groups that it is in, sorted. Each list is kept once for as long as the process lives, so that an identity
-    /// stays as small as two numbers: there are as many as the system's administrator has made.
-    groups: &'static [u32],
+    /// The name of the list of the other groups that it is in ([`Groups`]); 0 where it is in no other. So an identity stays as small as a few
+    /// numbers.
+    groups: u64,
 }
+
+/// A list of groups. It is there for as long as one of these is, and goes with the last one: an [`Identity`] only names it. Who makes identities
+/// of others keeps the list for as long as anything may be asked in their names.
+#[derive(Debug)]
+#[must_use = "the list goes with it"]
+pub struct Groups(u64);
 
 /// How much of a volume somebody may see, beside the segments that it may open, and take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +97,25 @@ impl Identity {
     /// A user in one group.
     #[must_use]
     pub const fn new(uid: u32, gid: u32) -> Identity {
-        Identity { uid, gid, groups: &[] }
+        Identity { uid, gid, groups: 0 }
     }
 
-    /// The same in these groups as well.
+    /// The same in these groups as well, for as long as the process lives: the list is kept for ever. [`Identity::in_groups`] is for a process
+    /// that serves others.
     #[must_use]
     pub fn with_groups(self, groups: &[u32]) -> Identity {
+        let groups = Groups::of(groups);
+        let who = self.in_groups(&groups);
+        std::mem::forget(groups);
+        who
+    }
+
+    /// The same in these groups as well, for as long as the list is there. Then it is in no group at all, not even among the others: it may
+    /// open what it owns, and nothing else.
+    #[must_use]
+    pub fn in_groups(self, groups: &Groups) -> Identity {
         Identity {
-            groups: kept(groups),
+            groups: groups.0,
             ..self
         }
     }
@@ -115,7 +132,16 @@ impl Identity {
     /// Is it in that group?
     #[must_use]
     pub fn is_in(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.binary_search(&gid).is_ok()
+        self.listed(gid) == Some(true)
+    }
+
+    /// The same; `None` when its list has gone, so that nobody knows.
+    fn listed(&self, gid: u32) -> Option<bool> {
+        if self.gid == gid || self.groups == 0 {
+            return Some(self.gid == gid);
+        }
+        let lists = Lists::locked();
+        lists.by_name.get(&self.groups).map(|kept| kept.has(gid))
     }
 
     /// May it act for that owner: create and delete in the owner's name, list the owner's segments?
@@ -145,12 +171,13 @@ impl Identity {
         if self.uid == 0 {
             return true;
         }
-        let bits = if self.uid == of.owner_uid {
-            of.mode >> 6
-        } else if self.is_in(of.owner_gid) {
-            of.mode >> 3
-        } else {
-            of.mode
+        let bits = match self.uid == of.owner_uid {
+            true => of.mode >> 6,
+            false => match self.listed(of.owner_gid) {
+                Some(true) => of.mode >> 3,
+                Some(false) => of.mode,
+                None => 0,
+            },
         };
         let wanted = match access {
             Access::Read => 0o4,
@@ -160,19 +187,92 @@ impl Identity {
     }
 }
 
-/// The one copy of a list of groups.
-fn kept(groups: &[u32]) -> &'static [u32] {
-    static LISTS: Mutex<BTreeSet<&'static [u32]>> = Mutex::new(BTreeSet::new());
-    let sorted: BTreeSet<u32> = groups.iter().copied().collect();
-    let sorted: Vec<u32> = sorted.into_iter().collect();
-    // A list is entered whole or not at all, whatever became of another thread.
-    let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(list) = lists.get(&sorted[..]) {
-        return list;
+impl Groups {
+    /// The list of these, in any order. Equal lists are one.
+    pub fn of(groups: &[u32]) -> Groups {
+        let mut sorted = groups.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.is_empty() {
+            return Groups(0);
+        }
+        let mut lists = Lists::locked();
+        let known = lists.by_list.get(&sorted[..]).copied();
+        let name = known.unwrap_or_else(|| lists.add(sorted.into()));
+        lists.hold(name);
+        Groups(name)
     }
-    let list: &'static [u32] = Box::leak(sorted.into_boxed_slice());
-    lists.insert(list);
-    list
+}
+
+impl Clone for Groups {
+    fn clone(&self) -> Groups {
+        Lists::locked().hold(self.0);
+        Groups(self.0)
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        Lists::locked().let_go(self.0);
+    }
+}
+
+/// The lists that there are, one copy of each. A list goes with its last holder: whoever connects to a broker brings a list, as long and as
+/// often as it likes.
+struct Lists {
+    /// The latest name. None is used twice.
+    named: u64,
+    by_name: BTreeMap<u64, KeptList>,
+    by_list: BTreeMap<Arc<[u32]>, u64>,
+}
+
+struct KeptList {
+    sorted: Arc<[u32]>,
+    holders: u64,
+}
+
+impl KeptList {
+    fn has(&self, gid: u32) -> bool {
+        self.sorted.binary_search(&gid).is_ok()
+    }
+}
+
+impl Lists {
+    fn locked() -> MutexGuard<'static, Lists> {
+        static LISTS: Mutex<Lists> = Mutex::new(Lists {
+            named: 0,
+            by_name: BTreeMap::new(),
+            by_list: BTreeMap::new(),
+        });
+        // Nothing panics that has it, and what it has is whole.
+        LISTS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&mut self, sorted: Arc<[u32]>) -> u64 {
+        self.named += 1;
+        self.by_list.insert(Arc::clone(&sorted), self.named);
+        self.by_name.insert(self.named, KeptList { sorted, holders: 0 });
+        self.named
+    }
+
+    fn hold(&mut self, name: u64) {
+        if let Some(kept) = self.by_name.get_mut(&name) {
+            kept.holders += 1;
+        }
+    }
+
+    fn let_go(&mut self, name: u64) {
+        let Some(kept) = self.by_name.get_mut(&name) else {
+            return;
+        };
+        kept.holders -= 1;
+        if kept.holders > 0 {
+            return;
+        }
+        if let Some(KeptList { sorted, .. }) = self.by_name.remove(&name) {
+            self.by_list.remove(&sorted);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +307,33 @@ mod tests {
         assert!(member.may_open(segment(0o640), Access::Read));
         assert!(member.may_give_to(100) && !member.may_give_to(8));
         assert_eq!(member, Identity::new(1001, 1).with_groups(&[100, 7]));
+    }
+
+    /// Who connects again and again, each time in other groups, leaves none of them behind.
+    #[test]
+    fn a_list_of_groups_goes_with_its_last_holder() {
+        let list = [7, 4_000_000_001, 7];
+        let is_there = || Lists::locked().by_list.contains_key(&[7, 4_000_000_001][..]);
+        let one = Groups::of(&list);
+        let other = Groups::of(&[4_000_000_001, 7]);
+        let who = Identity::new(1001, 1).in_groups(&one);
+        assert_eq!(who, Identity::new(1001, 1).in_groups(&other));
+        let third = one.clone();
+        drop((one, other));
+        assert!(is_there() && who.is_in(4_000_000_001) && who.is_in(1) && !who.is_in(8));
+        drop(third);
+        assert!(!is_there());
+        // It is nobody's member then, and not one of the others either: a group may be denied what they may.
+        assert!(!who.is_in(7) && who.is_in(1));
+        let segment = Ownership {
+            owner_gid: 7,
+            ..segment(0o606)
+        };
+        assert!(!who.may_open(segment, Access::Read));
+        let anew = Groups::of(&list);
+        assert_ne!(who, Identity::new(1001, 1).in_groups(&anew), "a name comes once");
+        let none = Groups::of(&[]);
+        assert_eq!(Identity::new(1, 1).in_groups(&none), Identity::new(1, 1));
     }
 
     #[test]

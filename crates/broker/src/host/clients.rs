@@ -1,6 +1,6 @@
 //! Who comes, and who goes.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use baio_engine::Errno;
 use baio_ring::SessionMemory;
@@ -8,7 +8,7 @@ use baio_words::entry::Limits;
 use baio_words::session::{
     Answer, FEATURE_GROW, FEATURE_LOGS, FEATURE_OWNERSHIP, FromClient, GOES_ON, Hello, VERSION, Welcome,
 };
-use baio_words::{Identity, Sight};
+use baio_words::{Groups, Identity, Sight};
 
 use super::account::{Account, Accounts, Charge, Kind};
 use super::deal::Good;
@@ -27,6 +27,8 @@ const MESSAGES_MAX: usize = 8;
 const ACCEPTED_MAX: usize = 16;
 /// Arenas are multiples of this many bytes.
 pub(super) const ARENA_GRANULE: u64 = 256 << 10;
+/// A list of groups that is not longer is a part of its session's place.
+const GROUPS_FREE: usize = 1024;
 /// What events carry of sockets whose sessions have ended.
 pub(super) const RESTS: u64 = u64::MAX - 1;
 
@@ -150,12 +152,12 @@ impl Broker {
         }
     }
 
-    /// A place for whoever has the other end of this socket.
+    /// A place for whoever has the other end of this socket. Whom a handle is handed on to is who has handed it on.
     pub(super) fn enter(
         &mut self,
         socket: OwnedFd,
         who: Identity,
-        bound: Option<Bound>,
+        bound: Option<(Bound, Groups)>,
     ) -> std::result::Result<u64, (OwnedFd, Answer)> {
         let owner = self.owners.enter(who.uid);
         let place = match self.place(owner, &who, bound.is_some()) {
@@ -166,6 +168,18 @@ impl Broker {
                 return Err((socket, failed(Errno::EAGAIN, "connect", &need, cure)));
             }
         };
+        let (bound, listed) = match bound {
+            Some((bound, groups)) => (Some(bound), Ok((groups, None))),
+            None => (None, self.groups(owner, socket.as_fd())),
+        };
+        let (groups, long_list) = match listed {
+            Ok(listed) => listed,
+            Err(refusal) => {
+                self.owners.leave(owner);
+                return Err((socket, refusal));
+            }
+        };
+        let who = who.in_groups(&groups);
         let free = self.sessions.iter().position(Option::is_none);
         let number = free.unwrap_or(self.sessions.len());
         self.born = self.born.wrapping_add(1) & (u32::MAX >> 1); // Never the listener's word.
@@ -177,13 +191,41 @@ impl Broker {
                 failed(errno, "connect", "a place in the set of sockets", "try again later"),
             ));
         }
-        let session = Some(Box::new(Session::new(socket, who, owner, word, bound, place)));
+        let user = (who, groups, long_list);
+        let session = Some(Box::new(Session::new(socket, user, owner, word, bound, place)));
         match self.sessions.get_mut(number) {
             Some(place) => *place = session,
             None => self.sessions.push(session),
         }
         self.count += 1;
         Ok(word)
+    }
+
+    /// The groups of whoever has a place now. A long list counts as arena: as many different ones can be brought as there are places.
+    fn groups(
+        &mut self,
+        owner: usize,
+        socket: BorrowedFd<'_>,
+    ) -> std::result::Result<(Groups, Option<Charge>), Answer> {
+        let list = sockets::groups_of(socket).map_err(|errno| {
+            let need = "the groups of whoever connects (`SO_PEERGROUPS`)";
+            failed(errno, "connect", need, "try again later")
+        })?;
+        let charge = match list.len() > GROUPS_FREE {
+            true => {
+                let account = &self.owners.at(owner).account;
+                let charge = self
+                    .accounts
+                    .take(account, Kind::ArenaBytes, size_of_val(&list[..]) as u64);
+                let need = format!(
+                    "at most {GROUPS_FREE} groups, or arena that its user may have still for a longer list of them"
+                );
+                let cure = "close other connections first, or connect in fewer groups";
+                Some(charge.ok_or_else(|| failed(Errno::EAGAIN, "connect", &need, cure))?)
+            }
+            false => None,
+        };
+        Ok((Groups::of(&list), charge))
     }
 
     /// A place for one more session of this user; else what is needed. Before anybody is refused, ends that nobody has told of yet are looked

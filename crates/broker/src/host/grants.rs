@@ -22,7 +22,7 @@ impl Broker {
         let Some(session) = self.sessions[number as usize].as_deref() else {
             return;
         };
-        let who = session.who;
+        let (who, groups) = (session.who, session.groups.clone());
         let known = session
             .open
             .as_ref()
@@ -66,7 +66,7 @@ impl Broker {
             is_taken: false,
             revoked_by: None,
         };
-        match self.enter(ours, who, Some(bound)) {
+        match self.enter(ours, who, Some((bound, groups))) {
             Ok(_) => self.tell_with(number, id, &Answer::HandedOn { grant }, Some(theirs)),
             Err((_, refusal)) => {
                 self.core.close_handle(handle);

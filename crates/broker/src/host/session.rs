@@ -8,7 +8,7 @@ use baio_engine::Errno;
 use baio_memory::Region;
 use baio_storage::{Core, Handle, HeldFreeze, SegmentInfo};
 use baio_words::session::{Answer, Failed, Question, pieces};
-use baio_words::{Access, Identity};
+use baio_words::{Access, Groups, Identity};
 
 use super::account::{Charge, Kind};
 use super::far::Far;
@@ -21,6 +21,8 @@ use crate::seat::Seat;
 pub(super) struct Session {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) who: Identity,
+    /// The list that `who` names.
+    pub(super) groups: Groups,
     /// Its user's place among the owners.
     pub(super) owner: usize,
     /// What events of its socket carry.
@@ -40,6 +42,8 @@ pub(super) struct Session {
     pub(super) bound: Option<Bound>,
     /// Its place.
     pub(super) place: Charge,
+    /// What a long list of groups costs.
+    _long_list: Option<Charge>,
     /// Descriptors that it was sent and has perhaps not received.
     flying: Vec<Charge>,
 }
@@ -186,7 +190,7 @@ struct Letter {
 impl Session {
     pub(super) fn new(
         socket: OwnedFd,
-        who: Identity,
+        (who, groups, long_list): (Identity, Groups, Option<Charge>),
         owner: usize,
         word: u64,
         bound: Option<Bound>,
@@ -195,6 +199,7 @@ impl Session {
         Session {
             socket: Arc::new(socket),
             who,
+            groups,
             owner,
             word,
             open: None,
@@ -205,6 +210,7 @@ impl Session {
             is_end_said: false,
             bound,
             place,
+            _long_list: long_list,
             flying: Vec::new(),
         }
     }

@@ -154,7 +154,7 @@ fn connect(path: &Path) -> Result<OwnedFd, Said> {
     Ok(fd)
 }
 
-/// Who is at the other end: the kernel's word, as this process's user namespace sees it.
+/// Who is at the other end, without the groups beside its own ([`groups_of`]): the kernel's word, as this process's user namespace sees it.
 ///
 /// # Errors
 /// `EACCES` for a user that this namespace does not know: all of those look alike, and so does `nobody` where there are such.
@@ -164,7 +164,15 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
     if uid == u32::MAX || uid == overflow_uid() && !knows_every_user() {
         return Err(Errno::EACCES);
     }
-    Ok(Identity::new(uid, gid).with_groups(&groups::of_peer(socket)?))
+    Ok(Identity::new(uid, gid))
+}
+
+/// The other groups that it is in. A list may have 256 KiB, so it is asked for when its user has a place.
+///
+/// # Errors
+/// What getsockopt(2) said.
+pub(super) fn groups_of(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+    groups::of_peer(socket)
 }
 
 /// What the kernel calls users that a namespace does not know (`/proc/sys/kernel/overflowuid`).

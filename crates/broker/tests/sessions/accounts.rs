@@ -282,6 +282,29 @@ fn what_is_kept_goes_with_its_session() {
     house.ends();
 }
 
+/// Each connection may bring another list of groups, of up to 65,536. What a place does not pay for counts as arena.
+#[test]
+fn a_long_list_of_groups_counts_for_its_user() {
+    if !is_root() {
+        return;
+    }
+    // So little that each session has the least arena, and nobody has more.
+    let house = House::with(Options {
+        memory_bytes_max: Some(1),
+        ..Options::default()
+    });
+    let groups: Vec<u32> = (1..=2000).collect();
+    let wire = house.wire_of(STRANGER, STRANGER, &groups[..1000]);
+    let mut client = wire.greet(&hello()).unwrap();
+    let refused = house.wire_of(STRANGER, STRANGER, &groups);
+    refused.try_send(&hello().encode());
+    let refusal = refused.greeted().err().expect("nobody pays for its list");
+    assert_eq!(refusal.code, "EAGAIN");
+    assert!(refusal.need.as_deref().unwrap().contains("groups"), "{refusal:?}");
+    assert!(matches!(client.ask(&Question::Status), Answer::Status(_)));
+    house.ends();
+}
+
 #[test]
 fn who_never_says_hello_has_no_place_for_long() {
     let house = House::with(Options {
