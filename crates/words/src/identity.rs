@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::codec::{record, words};
 
+/// No group at all: the id that system calls take for none. Such is the group of a segment that uid 0 made for somebody else without naming one,
+/// and of a client whose own group the broker's user namespace does not know. Nobody is in it.
+pub const NO_GROUP: u32 = u32::MAX;
+
 /// A user, as the volume sees one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -137,8 +141,9 @@ impl Identity {
 
     /// The same; `None` when its list has gone, so that nobody knows.
     fn listed(&self, gid: u32) -> Option<bool> {
-        if self.gid == gid || self.groups == 0 {
-            return Some(self.gid == gid);
+        let is_own = self.gid == gid && gid != NO_GROUP;
+        if is_own || self.groups == 0 {
+            return Some(is_own);
         }
         let lists = Lists::locked();
         lists.by_name.get(&self.groups).map(|kept| kept.has(gid))
@@ -307,6 +312,18 @@ mod tests {
         assert!(member.may_open(segment(0o640), Access::Read));
         assert!(member.may_give_to(100) && !member.may_give_to(8));
         assert_eq!(member, Identity::new(1001, 1).with_groups(&[100, 7]));
+    }
+
+    /// What has no group is not for those who have none.
+    #[test]
+    fn nobody_is_in_no_group() {
+        let none = Identity::new(1001, NO_GROUP);
+        assert!(!none.is_in(NO_GROUP) && !none.may_give_to(NO_GROUP));
+        let segment = Ownership {
+            owner_gid: NO_GROUP,
+            ..segment(0o660)
+        };
+        assert!(!none.may_open(segment, Access::Read));
     }
 
     /// Who connects again and again, each time in other groups, leaves none of them behind.

@@ -64,7 +64,7 @@ pub use failure::{FEATURES, Failure, word_at, word_in};
 pub use fault::{DEVICE_CURE, RequestError, RequestFault};
 pub use handle::{Handle, Ticket, next_number};
 pub use hint::{Hint, Pattern};
-pub use identity::{Access, Groups, Identity, Ownership, OwnershipChange, Sight};
+pub use identity::{Access, Groups, Identity, NO_GROUP, Ownership, OwnershipChange, Sight};
 pub use io_error::{Argument, IoError, TOO_LARGE_CURE};
 pub use lost::Lost;
 pub use mode::{Caching, Durability, Mode};

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use baio_engine::{Errno, SetupError};
-use baio_words::Identity;
 use baio_words::session::DOORBELL;
+use baio_words::{Identity, NO_GROUP};
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno as Said;
@@ -161,10 +161,10 @@ fn connect(path: &Path) -> Result<OwnedFd, Said> {
 pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
     let credentials = rustix::net::sockopt::socket_peercred(socket)?;
     let (uid, gid) = (credentials.uid.as_raw(), credentials.gid.as_raw());
-    if uid == u32::MAX || uid == overflow_uid() && !knows_every_user() {
+    if uid == u32::MAX || uid == stand_in("overflowuid") && !knows_all("uid_map") {
         return Err(Errno::EACCES);
     }
-    Ok(Identity::new(uid, gid))
+    Ok(Identity::new(uid, known(gid, unknown_group())))
 }
 
 /// The other groups that it is in. A list may have 256 KiB, so it is asked for when its user has a place.
@@ -172,18 +172,36 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
 /// # Errors
 /// What getsockopt(2) said.
 pub(super) fn groups_of(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
-    groups::of_peer(socket)
+    let mut groups = groups::of_peer(socket)?;
+    let unknown = unknown_group();
+    groups.retain(|gid| known(*gid, unknown) != NO_GROUP);
+    Ok(groups)
 }
 
-/// What the kernel calls users that a namespace does not know (`/proc/sys/kernel/overflowuid`).
-fn overflow_uid() -> u32 {
-    let told = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+/// A group as the kernel shows it, where all that this process's user namespace does not know are shown as `unknown`: members of one of those
+/// are not members of the others.
+fn known(gid: u32, unknown: Option<u32>) -> u32 {
+    match Some(gid) == unknown {
+        true => NO_GROUP,
+        false => gid,
+    }
+}
+
+/// The group that stands for those that this process's user namespace does not know; `None` where it knows all of them.
+fn unknown_group() -> Option<u32> {
+    (!knows_all("gid_map")).then(|| stand_in("overflowgid"))
+}
+
+/// What the kernel shows for users or groups that a namespace does not know (`/proc/sys/kernel/overflowuid`, `overflowgid`).
+fn stand_in(name: &str) -> u32 {
+    let told = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name));
     told.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65534)
 }
 
-/// Does this process's user namespace know every user, as the machine's own does (`/proc/self/uid_map`)? Then nobody is shown as another.
-fn knows_every_user() -> bool {
-    let told = std::fs::read_to_string("/proc/self/uid_map");
+/// Does this process's user namespace know every user or group, as the machine's own does (`/proc/self/uid_map`, `gid_map`)? Then none is shown
+/// as another.
+fn knows_all(map: &str) -> bool {
+    let told = std::fs::read_to_string(Path::new("/proc/self").join(map));
     told.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
@@ -363,5 +381,17 @@ impl Set {
         if epoll::wait(&self.fd, spare, Some(&now)).is_ok() {
             into.extend(self.events.iter().map(|event| event.data.u64()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is in a group that the broker's namespace does not know would be in all of those.
+    #[test]
+    fn a_group_that_is_not_known_is_none() {
+        assert_eq!([known(7, Some(65534)), known(65534, Some(65534))], [7, NO_GROUP]);
+        assert_eq!([known(7, None), known(65534, None)], [7, 65534]);
     }
 }

@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-pub use baio_words::CreateOptions;
+pub use baio_words::{CreateOptions, NO_GROUP};
 
 use crate::error::Fault;
 use crate::identity::Sight;
@@ -22,10 +22,6 @@ use crate::operation::{Answer, Context, Failed, Operation, Part, Subject};
 use crate::segment::inode::{Inode, InodeState};
 use crate::volume::Volume;
 use crate::volume::accounts::{EVERYBODY_ELSE, Usage, kept_back};
-
-/// No group at all: the id that system calls take for none. Such is the group of a segment that uid 0 made for somebody else
-/// without naming one.
-pub const NO_GROUP: u32 = u32::MAX;
 
 /// A run of blocks taken from the free set, in blocks.
 #[derive(Clone, Copy, Debug)]
