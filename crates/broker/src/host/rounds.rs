@@ -1,6 +1,6 @@
-//! The broker's loop. One round: read the sockets, take entries from the rings, post completions, start requests that were held back,
-//! say "asleep" and look at the rings again, then turn the core once. The turn submits everything, and sleeps until something completes or a
-//! socket has something.
+//! The broker's loop. One round: show what has ended, read the sockets, take entries from the rings, post completions, start requests that
+//! were held back, say "asleep" and look at the rings again, then turn the core once. The turn submits everything, and sleeps until something
+//! completes or a socket has something.
 //!
 //! A session is *awake* while it has anything under way: each round looks at its ring. Other sessions cost nothing. A round does only so much
 //! for one user (`owners.rs`), and each round begins with another session.
@@ -27,14 +27,7 @@ impl Broker {
     pub(super) fn serve(&mut self) -> Result<()> {
         let mut is_ending = false;
         loop {
-            self.round = self.round.wrapping_add(1);
-            self.take_rules();
-            self.hear();
-            self.end_silent();
-            if self.stop.load(Ordering::Acquire) && !is_ending {
-                is_ending = true;
-                self.begin_to_end();
-            }
+            self.begin_round(&mut is_ending);
             self.take();
             self.collect();
             self.start_held();
@@ -47,6 +40,21 @@ impl Broker {
             // Behind all that gives anything back.
             let has_begun = self.begin_questions();
             self.turn(!has_begun)?;
+        }
+    }
+
+    /// Listens to everybody. What has ended is shown first: any of these may say that a session is over, and a client takes a request without a
+    /// completion for one of which nobody knows anything.
+    fn begin_round(&mut self, is_ending: &mut bool) {
+        self.round = self.round.wrapping_add(1);
+        self.collect();
+        self.publish();
+        self.take_rules();
+        self.hear();
+        self.end_silent();
+        if self.stop.load(Ordering::Acquire) && !*is_ending {
+            *is_ending = true;
+            self.begin_to_end();
         }
     }
 
@@ -279,5 +287,117 @@ impl Broker {
         for number in 0..self.sessions.len() as u32 {
             self.leave(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+    use std::os::fd::OwnedFd;
+
+    use baio_engine::{Choice, EngineOptions};
+    use baio_ring::ring::Cursor;
+    use baio_ring::{Layout, SessionMemory};
+    use baio_storage::FormatOptions;
+    use baio_words::Failure;
+    use baio_words::entry::{Completion, Op, Submission, Tag};
+    use baio_words::session::{FromBroker, Hello, VERSION};
+    use rustix::net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketType,
+    };
+
+    use super::*;
+    use crate::host::{Listener, Options};
+
+    /// What the broker has said next, and the descriptor that came with it; no bytes are the end.
+    fn heard(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+        let mut inbox = vec![0; 4096];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [std::io::IoSliceMut::new(&mut inbox)];
+        let told = rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::DONTWAIT).ok()?;
+        let mut rights = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let fd = rights.next();
+        inbox.truncate(told.bytes);
+        Some((inbox, fd))
+    }
+
+    /// Says hello and is welcomed; its memory.
+    fn greeted(broker: &mut Broker, socket: &OwnedFd) -> SessionMemory {
+        let hello = Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            features: 0,
+            places: 1,
+            arena_bytes: 0,
+            volume: String::new(),
+        };
+        rustix::net::send(socket, &hello.encode(), SendFlags::NOSIGNAL).unwrap();
+        for _ in 0..10_000 {
+            broker.begin_round(&mut false);
+            broker.turn(false).unwrap();
+            let Some((message, fd)) = heard(socket) else { continue };
+            let Ok(FromBroker::Welcome(welcome)) = FromBroker::decode(&message) else {
+                panic!("{message:?}")
+            };
+            let layout = Layout {
+                submissions: welcome.submissions,
+                completions: welcome.completions,
+                arena_at: welcome.arena_at,
+                arena_bytes: welcome.arena_bytes,
+                bytes: welcome.memory_bytes,
+            };
+            return SessionMemory::map(fd.unwrap(), layout).unwrap();
+        }
+        panic!("no welcome");
+    }
+
+    /// A durable write that has ended was told as one of which nobody knows anything, when its session ended before it was shown.
+    #[test]
+    fn what_has_ended_is_shown_before_the_end_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, path) = (dir.path().join("volume.img"), dir.path().join("socket"));
+        let format = FormatOptions {
+            size_bytes: Some(16 << 20),
+            segments: Some(64),
+            ..FormatOptions::default()
+        };
+        Core::format(&image, &format).unwrap();
+        let config = EngineOptions {
+            backend: Choice::Sync,
+            ..EngineOptions::default()
+        };
+        let core = Core::open(&image, &config).unwrap();
+        let listener = Listener::bind(&path, 0o600).unwrap();
+        let mut broker = Broker::new(core, listener, Options::default()).unwrap();
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path.as_path()).unwrap()).unwrap();
+        let memory = greeted(&mut broker, &socket);
+
+        let tag = Tag {
+            index: 0,
+            generation: 1,
+        };
+        let mut submissions = Cursor::default();
+        let entry = Submission::new(Op::Sync, tag).encode();
+        memory.submissions().push(&mut submissions, &entry).unwrap();
+        memory.submissions().publish(&submissions);
+        // The session is awake still, or the doorbell would have to be heard first. It has ended when it is taken: it names no handle.
+        broker.wake(0);
+        broker.take();
+        rustix::net::send(&socket, &[9; 9], SendFlags::NOSIGNAL).unwrap();
+        for _ in 0..10_000 {
+            broker.turn(false).unwrap();
+            broker.begin_round(&mut false);
+            if heard(&socket).is_some_and(|(message, _)| message.is_empty()) {
+                break;
+            }
+        }
+        let raw = memory.completions().pop(&mut Cursor::default()).unwrap();
+        let ended = Completion::decode(&raw.expect("its end is shown")).unwrap();
+        assert_eq!((ended.tag, ended.result), (tag, Err(Failure::Stale)));
     }
 }
