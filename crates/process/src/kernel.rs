@@ -132,6 +132,10 @@ table! {
         "lists of registered memory (`IORING_OP_READV_FIXED`, `IORING_OP_WRITEV_FIXED`)",
         "`IORING_REGISTER_PROBE`",
         "lists go unregistered";
+    RefusedRights = "refused_rights", "6.16",
+        "a socket refuses descriptors that are sent to it (`SO_PASSRIGHTS`)",
+        "setsockopt(2), when a broker makes or accepts a socket",
+        "a broker throws descriptors away as it reads, and ends a session that has left its answers unread for five minutes";
     NoSignal = "no_signal", "6.18",
         "a write to a pipe or socket without readers raises no signal (`RWF_NOSIGNAL`)",
         "preadv2(2) with it, of memory, when the library for POSIX AIO makes its ring",
@@ -285,7 +289,10 @@ mod tests {
             lines_of("truncate, cachestat"),
             bits(&[Feature::Truncate, Feature::Cachestat])
         );
-        assert_eq!(lines_of("as on 6.15"), bits(&[Feature::NoSignal]));
+        assert_eq!(
+            lines_of("as on 6.15"),
+            bits(&[Feature::RefusedRights, Feature::NoSignal])
+        );
         assert_eq!(lines_of("as on 6.18"), Ok(0));
         let old = lines_of("as on 5.15").unwrap();
         assert_eq!(old & Feature::BoundedWorkers.bit(), 0);

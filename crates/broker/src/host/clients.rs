@@ -102,6 +102,36 @@ impl Broker {
             session.is_blocked = owes;
             self.set.wait_for(&session.fd(), session.word, !owes, owes);
         }
+        if !owes {
+            session.unread_since = None;
+        } else if !self.refuses_rights && session.unread_since.is_none() {
+            let now = self.core.engine().now();
+            session.unread_since = Some(now);
+            let until = now.after(self.options.unread_patience);
+            self.unread_at = self.unread_at.into_iter().chain([until]).min();
+        }
+    }
+
+    /// Ends the sessions of those who have read nothing for too long. Each may have gone long ago: its own end of the socket, sent to us, would
+    /// lie among what is not read, and be open.
+    pub(super) fn end_unread(&mut self) {
+        let now = self.core.engine().now();
+        if self.unread_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.unread_at = None;
+        for number in 0..self.sessions.len() {
+            let session = self.sessions[number].as_deref().filter(|session| !session.is_leaving);
+            let Some(since) = session.and_then(|session| session.unread_since) else {
+                continue;
+            };
+            let until = since.after(self.options.unread_patience);
+            if until <= now {
+                self.leave(number as u32);
+            } else {
+                self.unread_at = self.unread_at.into_iter().chain([until]).min();
+            }
+        }
     }
 
     pub(super) fn violated(&mut self, number: u32) {
@@ -286,6 +316,7 @@ impl Broker {
         session.is_leaving = true;
         self.set.remove(&session.fd());
         session.is_end_said = sockets::say_end(session.fd());
+        sockets::stop_hearing(session.fd());
         if let Some(open) = &mut session.open {
             open.seat.cancel_all(&mut self.core);
             let handles = open.seat.border.handles.take_all();

@@ -1,10 +1,11 @@
-//! What `rustix` has no call for: the supplementary groups of a peer, and how much it has not read.
+//! What `rustix` has no call for: the supplementary groups of a peer, how much it has not read, and that it sends no descriptors.
 
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use baio_engine::Errno;
+use baio_process::kernel::{self, Feature};
 
 /// As many as a process can be in (`NGROUPS_MAX`).
 const GROUPS_MAX: usize = 65536;
@@ -41,6 +42,30 @@ pub(super) fn of_peer(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
             Some(errno) => return Err(errno),
         }
     }
+}
+
+/// Of `include/uapi/asm-generic/socket.h` too.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// From now on a message to this socket that has descriptors with it is refused to whoever sends it (`EPERM`); so is one to a socket that is
+/// accepted from it. False: the system has no such thing.
+///
+/// A descriptor that lies unread in a socket is open. If it is the other end of that very socket, nobody ever hears that its owner has gone.
+pub(super) fn refuse_rights(socket: BorrowedFd<'_>) -> bool {
+    kernel::tried(Feature::RefusedRights, || {
+        let off: libc::c_int = 0;
+        // SAFETY: the kernel reads one integer from `off`, which lives through the call.
+        let said = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PASSRIGHTS,
+                (&raw const off).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        said == 0
+    })
 }
 
 /// Less than the least message takes of a socket. While the kernel wakes whoever waits for room it still counts a byte of what was just read.

@@ -85,6 +85,9 @@ pub struct Options {
     pub memory_bytes_max: Option<u64>,
     /// How long a client that has connected may wait with its hello.
     pub hello_patience: Duration,
+    /// How long a client may leave what it is told unread, where the system refuses it no descriptors (`refused_rights`): one of them may keep its
+    /// connection from ever ending, and is thrown away when what came with it is read, which is not before the client has read.
+    pub unread_patience: Duration,
     /// What clients may do at most.
     pub rules: Rules,
     /// What an owner may hold who has no quota of its own, if the volume does not say so already: it is noted there. `None` is a
@@ -112,6 +115,7 @@ impl Default for Options {
             questions_max: 32,
             memory_bytes_max: None,
             hello_patience: Duration::from_secs(10),
+            unread_patience: Duration::from_secs(300),
             rules: Rules::default(),
             quota: None,
         }
@@ -144,6 +148,10 @@ pub struct Broker {
     has_stirred: bool,
     /// Those who came and have not said hello, and until when they may wait with it; in order.
     silent: VecDeque<(Time, u64)>,
+    /// When to look for those who read nothing; never where clients send no descriptors.
+    unread_at: Option<Time>,
+    /// Do clients send no descriptors?
+    refuses_rights: bool,
     /// Something was given back for which questions may wait.
     has_room: bool,
     names: Names,
@@ -225,6 +233,7 @@ impl Broker {
                 served: options.name.clone(),
             },
             core,
+            refuses_rights: listener.refuses_rights(),
             listener,
             is_deaf: false,
             spare: sockets::spare(),
@@ -239,6 +248,7 @@ impl Broker {
             rests: Vec::new(),
             has_stirred: false,
             silent: VecDeque::new(),
+            unread_at: None,
             has_room: false,
             options,
             stop: Arc::default(),

@@ -52,6 +52,7 @@ impl Broker {
         self.take_rules();
         self.hear();
         self.end_silent();
+        self.end_unread();
         if self.stop.load(Ordering::Acquire) && !*is_ending {
             *is_ending = true;
             self.begin_to_end();
@@ -239,7 +240,8 @@ impl Broker {
 
     /// Submits, and sleeps if it may, unless there is more to take.
     fn turn(&mut self, mut may_sleep: bool) -> Result<()> {
-        let mut until: Option<Time> = self.silent.front().map(|(until, _)| *until);
+        let silent = self.silent.front().map(|(until, _)| *until);
+        let mut until: Option<Time> = silent.into_iter().chain(self.unread_at).min();
         let (sessions, owners) = (&mut self.sessions, &mut self.owners);
         self.awake.retain(|&number| {
             let Some(session) = sessions[number as usize].as_deref_mut() else {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use baio_engine::Errno;
+use baio_engine::{Errno, Time};
 use baio_memory::Region;
 use baio_storage::{Core, Handle, HeldFreeze, SegmentInfo};
 use baio_words::session::{Answer, Failed, Question, pieces};
@@ -32,6 +32,8 @@ pub(super) struct Session {
     outbox: VecDeque<Letter>,
     /// Its socket was full: it is told when there is room.
     pub(super) is_blocked: bool,
+    /// Since when it has read nothing of what it is to be told; while it is blocked.
+    pub(super) unread_since: Option<Time>,
     /// Somebody looks at its ring each round.
     pub(super) is_awake: bool,
     /// It has gone, or is to go: what it has under way ends first.
@@ -205,6 +207,7 @@ impl Session {
             open: None,
             outbox: VecDeque::new(),
             is_blocked: false,
+            unread_since: None,
             is_awake: false,
             is_leaving: false,
             is_end_said: false,
@@ -291,7 +294,10 @@ impl Session {
                     &letter.message,
                     letter.with.as_ref().map(AsFd::as_fd),
                 ) {
-                    Sent::Whole => self.outbox.pop_front(),
+                    Sent::Whole => {
+                        self.unread_since = None;
+                        self.outbox.pop_front()
+                    }
                     Sent::Full => return true,
                     Sent::Gone => return false,
                     // No writable event will follow, so a retry cannot wait. An answer carries the refusal; a welcome has no place for one.

@@ -1,7 +1,8 @@
 //! The broker's socket and those of its clients: who is there, messages in, messages out.
 //!
 //! Nothing here waits. A message is received with recv(2), which throws descriptors away that came with it: no client can make the
-//! broker hold one.
+//! broker hold one. Those of messages that are not read would be open all the same, so none may be sent where the system can say so
+//! ([`groups::refuse_rights`]), and what is never read is thrown away ([`stop_hearing`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno as Said;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use super::groups;
@@ -94,6 +95,11 @@ impl Listener {
         }
     }
 
+    /// Whoever connects from now on sends no descriptors. False: the system has no such thing.
+    pub(super) fn refuses_rights(&self) -> bool {
+        groups::refuse_rights(self.fd.as_fd())
+    }
+
     /// The next connection, if one waits.
     ///
     /// # Errors
@@ -101,7 +107,11 @@ impl Listener {
     pub(super) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match baio_process::descriptor::accept(&self.fd, flags) {
-            Ok(fd) => Ok(Some(fd)),
+            Ok(fd) => {
+                // Who came before the listening socket refused any.
+                groups::refuse_rights(fd.as_fd());
+                Ok(Some(fd))
+            }
             // Who has left again is nobody.
             Err(Said::AGAIN | Said::INTR | Said::CONNABORTED) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -263,14 +273,40 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], with: Option<Borrowed
     }
 }
 
-/// Tells the other end that the session is over: by an empty datagram, which looks like the end to who receives it. Both directions stay open,
-/// so that one end of the socket tells when the other one is closed ([`is_closed`]): our half shut and theirs would look the same. False: there
-/// is no room for it before the other end has read something.
+/// Tells the other end that the session is over: by an empty datagram, which looks like the end to who receives it. The direction to it stays
+/// open, so that one end of the socket tells when the other one is closed ([`is_closed`]): our half shut and theirs would look the same. False:
+/// there is no room for it before the other end has read something.
 pub(super) fn say_end(socket: BorrowedFd<'_>) -> bool {
     send(socket, &[], None) != Sent::Full
 }
 
-/// Has the other side closed its end, so that nothing of what it was sent is there any more? Who shuts both directions down and keeps its
+/// Nothing more is heard of the other end, whose sends fail from now on. What it has sent is thrown away, with the descriptors in it: if that very
+/// end is among them, it is open for as long as it lies here, whoever else has closed it.
+pub(super) fn stop_hearing(socket: BorrowedFd<'_>) {
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
+    throw_away(socket);
+}
+
+/// Reads all that has come, for nobody. No more can come, and a socket holds little.
+fn throw_away(socket: BorrowedFd<'_>) {
+    // An empty message reads as the end does. Whose sender is asked for has that with it, and no room for it here.
+    let _ = rustix::net::sockopt::set_socket_passcred(socket, true);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    let mut has_failed = false;
+    loop {
+        match rustix::net::recvmsg(socket, &mut [], &mut RecvAncillaryBuffer::default(), flags) {
+            Ok(read) if read.bytes > 0 || read.flags.contains(ReturnFlags::CTRUNC) => {}
+            Ok(_) | Err(Said::AGAIN) => break,
+            Err(Said::INTR) => {}
+            // That the other end has gone is said once, before what it has sent.
+            Err(_) if !has_failed => has_failed = true,
+            Err(_) => break,
+        }
+    }
+    let _ = rustix::net::sockopt::set_socket_passcred(socket, false);
+}
+
+/// Has the other side closed its end, so that nothing of what it was sent is there any more? Who shuts down what it receives by and keeps its
 /// end looks alike to poll(2), and has what it has not read.
 pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
     shows(socket, PollFlags::empty(), PollFlags::HUP | PollFlags::ERR) && !groups::has_unread(socket)
@@ -300,10 +336,10 @@ fn shows(socket: BorrowedFd<'_>, asked: PollFlags, any_of: PollFlags) -> bool {
 }
 
 /// Nothing more goes either way. Who hangs up and leaves anything unread resets the connection, and the other end is told that before
-/// it can read what it was sent; so all of it is read first, and thrown away. No more can come, and a socket holds little.
+/// it can read what it was sent; so all of it is read first, and thrown away.
 pub(super) fn hang_up(socket: BorrowedFd<'_>) {
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-    while let Heard::Message(_) = receive(socket, &mut []) {}
+    throw_away(socket);
 }
 
 /// Wakes whoever sleeps on the other end. One that has messages to read wakes by those.
@@ -317,12 +353,10 @@ pub(super) fn ring(socket: BorrowedFd<'_>) {
 /// What socketpair(2) said.
 pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(baio_process::descriptor::socket_pair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        flags,
-        None,
-    )?)
+    let (ours, theirs) =
+        baio_process::descriptor::socket_pair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    groups::refuse_rights(ours.as_fd());
+    Ok((ours, theirs))
 }
 
 /// All sockets of the broker, for one poll of the engine.

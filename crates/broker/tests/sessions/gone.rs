@@ -1,10 +1,12 @@
 //! Clients that die at every step. What was theirs is given back: descriptors, memory, places, handles, the volume's stillness.
 
+use std::os::fd::AsFd;
+
 use baio_words::Access;
 use baio_words::entry::Op;
 use baio_words::session::{Answer, Question};
 
-use crate::house::{House, Victim, alone, descriptors, until};
+use crate::house::{House, Victim, alone, alone_lacking, descriptors, until};
 use crate::raw::{BLOCK, Client, create, hello};
 
 /// A client does this and is gone, many times.
@@ -167,6 +169,22 @@ fn with_handles_that_it_has_handed_on() {
                 handle: handle.into(),
                 access,
             });
+        });
+    });
+}
+
+/// It has broken a rule and is not heard any more, and its own end of the socket lies among what nobody reads: no other is open, and nobody is
+/// told that it has gone. An empty message before it reads as the end does.
+#[test]
+fn with_its_own_socket_on_the_way_to_the_broker() {
+    alone_lacking("refused_rights", || {
+        leaves_nothing(|house, _| {
+            let client = house.client();
+            let own = client.wire.0.as_fd();
+            client.wire.send(&[9; 9]);
+            client.wire.send_with(&[], &[own]);
+            client.wire.send(&[]);
+            client.wire.send_with(&[1], &[own]);
         });
     });
 }

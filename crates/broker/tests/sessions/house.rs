@@ -276,15 +276,22 @@ pub(crate) fn opens(client: &mut Client, owner_uid: u32, name: &str) -> Result<H
 
 /// Runs this in a process of its own: what it counts is the whole process's.
 pub(crate) fn alone(story: impl FnOnce()) {
+    alone_lacking("", story);
+}
+
+/// The same, as on a kernel without these lines of the table (`baio_process::kernel`).
+pub(crate) fn alone_lacking(lines: &str, story: impl FnOnce()) {
     const ALONE: &str = "BAIO_TEST_ALONE";
     let thread = std::thread::current();
     let name = thread.name().expect("tests have names").to_owned();
     if std::env::var_os(ALONE).is_some() {
         return story();
     }
+    let others = std::env::var(baio_process::kernel::LACKS).unwrap_or_default();
     let told = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture"])
         .env(ALONE, "1")
+        .env(baio_process::kernel::LACKS, format!("{others},{lines}"))
         .output()
         .unwrap();
     let (said, failed) = (

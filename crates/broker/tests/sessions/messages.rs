@@ -6,7 +6,7 @@ use baio_words::session::{Answer, FromClient, MESSAGE_MAX, Question};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::house::{House, Victim, alone, descriptors, until};
+use crate::house::{House, Victim, alone_lacking, descriptors, until};
 use crate::raw::{Told, create};
 use crate::rings::goes_out;
 
@@ -111,7 +111,7 @@ fn any_bytes_are_a_message_or_the_end() {
 
 #[test]
 fn descriptors_that_come_with_messages_are_nobodys() {
-    alone(|| {
+    alone_lacking("refused_rights", || {
         let house = House::new();
         let mut victim = Victim::new(&house);
         let (null, before) = (std::fs::File::open("/dev/null").unwrap(), descriptors());
@@ -140,6 +140,31 @@ fn descriptors_that_come_with_messages_are_nobodys() {
         victim.goes_on();
         house.ends();
     });
+}
+
+/// Where the kernel can say so, none comes at all: neither by the broker's own socket, nor by one that was handed on.
+#[test]
+fn descriptors_are_refused_where_the_kernel_refuses_any() {
+    use baio_process::kernel::{Feature, lacking};
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let mut client = house.client();
+    let is_refused = !client.wire.send_with(&[1], &[null.as_fd()]);
+    let cannot = lacking().any(|line| line.feature == Feature::RefusedRights);
+    assert_eq!(is_refused, !cannot);
+    let handle = client.made("its own", 1 << 20);
+    let id = client.pose(&Question::HandOn {
+        handle: handle.into(),
+        access: baio_words::Access::Read,
+    });
+    let (_, mut fds) = client.answer_with(id);
+    let handed_on = crate::raw::Wire::of(fds.remove(0));
+    assert_eq!(handed_on.send_with(&[1], &[null.as_fd()]), cannot);
+    // It goes on, as if nothing had been sent.
+    assert!(matches!(client.ask(&Question::Info), Answer::Volume(_)));
+    victim.goes_on();
+    house.ends();
 }
 
 #[test]

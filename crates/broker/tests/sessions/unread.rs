@@ -1,16 +1,22 @@
 //! Clients that do not read what they are told: the broker keeps a bounded part of it for them, and asks them for nothing new.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use baio_broker::host::Options;
 use baio_words::entry::Op;
 use baio_words::session::{Answer, Question};
 
-use crate::house::{House, Victim, until};
+use crate::house::{House, Victim, alone_lacking, until};
 use crate::raw::BLOCK;
 
 /// Segments with the longest names, so that lists are long.
 fn with_many_segments() -> (House, Victim) {
-    let house = House::new();
+    with_many_segments_of(House::new())
+}
+
+fn with_many_segments_of(house: House) -> (House, Victim) {
     let mut victim = Victim::new(&house);
     for number in 0..200 {
         victim.client.create(&format!("{number:0>255}"), 4096);
@@ -92,6 +98,30 @@ fn who_never_reads_and_leaves_has_left() {
     }
     victim.goes_on();
     house.ends();
+}
+
+/// It reads no answer, so it is asked for nothing new, and its own end of the socket lies behind what is not read. It is open for as long as it
+/// lies there, so only time tells that nobody will ever read.
+#[test]
+fn who_never_reads_and_has_sent_its_own_socket_has_left_after_a_time() {
+    alone_lacking("refused_rights", || {
+        let (house, mut victim) = with_many_segments_of(House::with(Options {
+            unread_patience: Duration::from_millis(50),
+            ..Options::default()
+        }));
+        let client = house.client();
+        let own = client.wire.0.as_fd();
+        for id in 0..64 {
+            // Nobody reads all of them: 64 lists are more than a socket holds.
+            if !client.wire.send_with(&Question::List.encode(id).unwrap(), &[own]) {
+                break;
+            }
+        }
+        drop(client);
+        victim.is_left_with(1);
+        victim.goes_on();
+        house.ends();
+    });
 }
 
 /// It says that it sleeps, again and again, and never reads what wakes it. Its socket is full after some hundred doorbells; its
