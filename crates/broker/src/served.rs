@@ -6,12 +6,22 @@ use std::task::Waker;
 
 use baio_engine::{Errno, Memory, Wait};
 use baio_storage::{Core, Error, Result};
-use baio_words::Failure;
 use baio_words::entry::{Completion, Tag};
+use baio_words::{Failure, Ticket};
 
-/// The next end, in the order in which they came, with the request's memory. Its tag is [`tag_of`] the request's.
-pub(crate) fn next_end(core: &mut Core) -> Option<(Completion, Memory)> {
+/// The end of a request.
+pub(crate) struct Ended {
+    /// Its tag is [`tag_of`] the request's.
+    pub(crate) completion: Completion,
+    pub(crate) memory: Memory,
+    /// It was answered at its deadline, and the kernel has its memory still: [`Core::next_released`] gives this when that is over.
+    pub(crate) held: Option<Ticket>,
+}
+
+/// The next end, in the order in which they came.
+pub(crate) fn next_end(core: &mut Core) -> Option<Ended> {
     let outcome = core.next_outcome()?;
+    let held = core.is_held(outcome.ticket).then_some(outcome.ticket);
     let completion = Completion {
         tag: tag_of(outcome.tag),
         result: outcome.result.map_err(|error| failure_of(&error)),
@@ -19,7 +29,11 @@ pub(crate) fn next_end(core: &mut Core) -> Option<(Completion, Memory)> {
         took: outcome.took,
         iterations: outcome.iterations,
     };
-    Some((completion, outcome.memory))
+    Some(Ended {
+        completion,
+        memory: outcome.memory,
+        held,
+    })
 }
 
 /// A turn of the core; then wakes who waits for a log of it. Returns how much has ended.

@@ -301,8 +301,8 @@ impl Service {
 
     /// Posts what has ended.
     fn collect(&mut self) -> Result<(), End> {
-        while let Some((completion, memory)) = served::next_end(&mut self.core) {
-            self.seat.end(completion, memory).1?;
+        while let Some(ended) = served::next_end(&mut self.core) {
+            self.seat.end(ended.completion, ended.memory).1?;
         }
         let mut at = 0;
         while at < self.operations.len() {

@@ -42,7 +42,7 @@ mod rules;
 mod session;
 mod sockets;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use baio_engine::{Doorbell, File, RequestId, SetupError, Time};
 use baio_ring::Layout;
-use baio_storage::{Core, EVERYBODY_ELSE, Error, Identity, Limits, Result};
+use baio_storage::{Core, EVERYBODY_ELSE, Error, Identity, Limits, Result, Ticket};
 
 pub use figures::{Figures, Snapshot};
 pub use rules::{May, Rules, Whom};
@@ -141,6 +141,8 @@ pub struct Broker {
     /// Those whose rings are looked at each round.
     awake: Vec<u32>,
     owners: Owners,
+    /// Requests that were answered at their deadline and that the device has still: whose they are, by place, and their bytes.
+    held_on: HashMap<Ticket, (usize, i64)>,
     accounts: Accounts,
     /// What is left of ended sessions whose clients have not closed their sockets.
     rests: Vec<Rest>,
@@ -244,6 +246,7 @@ impl Broker {
             count: 0,
             awake: Vec::new(),
             owners: Owners::default(),
+            held_on: HashMap::new(),
             accounts: Accounts::new(&options, place_bytes, clients::ARENA_GRANULE),
             rests: Vec::new(),
             has_stirred: false,

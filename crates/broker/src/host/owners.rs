@@ -25,7 +25,7 @@ pub(super) struct Owner {
     pub(super) sessions: u32,
     /// What it holds, that of sessions included which have ended and are not gone.
     pub(super) account: Account,
-    /// Started and not ended, over all its sessions; and their bytes.
+    /// Started, and the device is not done with them, over all its sessions, those that have gone included; and their bytes.
     running: u32,
     running_bytes: i64,
     /// Waits in its sessions.
@@ -110,7 +110,7 @@ impl Owners {
 impl Owner {
     /// Has it no session, and is nothing left of any?
     fn has_left(&self) -> bool {
-        self.sessions == 0 && self.account.is_empty()
+        self.sessions == 0 && self.account.is_empty() && self.running == 0
     }
 
     /// Requests were started since its ration was this.
@@ -119,10 +119,14 @@ impl Owner {
         self.running_bytes += before.device_bytes - self.ration.device_bytes;
     }
 
-    /// A request has ended.
-    pub(super) fn ended(&mut self, done: Done, completion: &Completion, now: Time) {
+    /// The device is done with a request of so many bytes.
+    pub(super) fn let_go(&mut self, bytes: i64) {
         self.running -= 1;
-        self.running_bytes -= done.bytes;
+        self.running_bytes -= bytes;
+    }
+
+    /// A request has ended. If that is its deadline's doing, the device may have it still: it counts until [`Owner::let_go`].
+    pub(super) fn ended(&mut self, done: Done, completion: &Completion, now: Time) {
         self.requests += 1;
         self.errors += u64::from(completion.result.is_err());
         let bytes = u64::from(completion.bytes_done);
@@ -267,5 +271,21 @@ mod tests {
             owners.leave(at);
         }
         assert_eq!(owners.places.len(), REMEMBERED);
+    }
+
+    /// What the device has of somebody who has gone comes back to him, and not to whoever has his place then.
+    #[test]
+    fn who_has_something_at_the_device_has_not_left() {
+        let mut owners = Owners::default();
+        let gone = owners.enter(7);
+        owners.at(gone).running = 1;
+        owners.leave(gone);
+        for uid in 100..100 + 2 * REMEMBERED as u32 {
+            let at = owners.enter(uid);
+            assert_ne!(at, gone);
+            owners.leave(at);
+        }
+        owners.at(gone).let_go(0);
+        assert!(owners.at(gone).has_left());
     }
 }

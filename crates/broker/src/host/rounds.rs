@@ -15,7 +15,7 @@ use baio_storage::{Core, Result};
 
 use super::Broker;
 use crate::seat::{Other, answered, seat_of};
-use crate::served;
+use crate::served::{self, Ended};
 
 /// The poll of the set of sockets.
 const POLL_TAG: u64 = 1;
@@ -139,7 +139,12 @@ impl Broker {
     /// Posts what has ended, and answers what was asked.
     fn collect(&mut self) {
         let now = self.core.engine().now();
-        while let Some((completion, memory)) = served::next_end(&mut self.core) {
+        while let Some(Ended {
+            completion,
+            memory,
+            held,
+        }) = served::next_end(&mut self.core)
+        {
             let (number, _) = seat_of(completion.tag);
             let Some(session) = self.sessions.get_mut(number as usize).and_then(Option::as_deref_mut) else {
                 continue;
@@ -149,10 +154,21 @@ impl Broker {
             let owner = self.owners.at(session.owner);
             if let Some(done) = done {
                 owner.ended(done, &completion, now);
+                match held {
+                    Some(ticket) => {
+                        self.held_on.insert(ticket, (session.owner, done.bytes));
+                    }
+                    None => owner.let_go(done.bytes),
+                }
             }
             if posted.is_err() && !session.is_leaving {
                 owner.violations += 1;
                 self.leave(number);
+            }
+        }
+        while let Some(ticket) = self.core.next_released() {
+            if let Some((owner, bytes)) = self.held_on.remove(&ticket) {
+                self.owners.at(owner).let_go(bytes);
             }
         }
         for at in self.rotation() {
@@ -296,20 +312,43 @@ impl Broker {
 mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
+    use std::path::Path;
 
-    use baio_engine::{Choice, EngineOptions};
+    use baio_engine::sim::{Disk, Fault, Faults, Sim};
+    use baio_engine::{Choice, Engine, EngineOptions, File};
     use baio_ring::ring::Cursor;
     use baio_ring::{Layout, SessionMemory};
-    use baio_storage::FormatOptions;
-    use baio_words::Failure;
-    use baio_words::entry::{Completion, Op, Submission, Tag};
+    use baio_storage::{CreateOptions, FormatOptions, Identity, format_on};
+    use baio_words::entry::{Completion, HandleWords, Op, Place, Submission, Tag};
     use baio_words::session::{FromBroker, Hello, VERSION};
+    use baio_words::{Access, Failure};
     use rustix::net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketType,
     };
 
     use super::*;
+    use crate::host::far::Opened;
     use crate::host::{Listener, Options};
+
+    const TAG: Tag = Tag {
+        index: 0,
+        generation: 1,
+    };
+
+    fn format() -> FormatOptions {
+        FormatOptions {
+            size_bytes: Some(16 << 20),
+            segments: Some(64),
+            ..FormatOptions::default()
+        }
+    }
+
+    /// A session's first entry.
+    fn submit(memory: &SessionMemory, entry: &Submission) {
+        let mut submissions = Cursor::default();
+        memory.submissions().push(&mut submissions, &entry.encode()).unwrap();
+        memory.submissions().publish(&submissions);
+    }
 
     /// What the broker has said next, and the descriptor that came with it; no bytes are the end.
     fn heard(socket: &OwnedFd) -> Option<(Vec<u8>, Option<OwnedFd>)> {
@@ -327,8 +366,10 @@ mod tests {
         Some((inbox, fd))
     }
 
-    /// Says hello and is welcomed; its memory.
-    fn greeted(broker: &mut Broker, socket: &OwnedFd) -> SessionMemory {
+    /// Connects, says hello and is welcomed: the session in the broker's first place.
+    fn connected(broker: &mut Broker, path: &Path) -> (OwnedFd, SessionMemory) {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
         let hello = Hello {
             version_min: VERSION,
             version_max: VERSION,
@@ -337,11 +378,11 @@ mod tests {
             arena_bytes: 0,
             volume: String::new(),
         };
-        rustix::net::send(socket, &hello.encode(), SendFlags::NOSIGNAL).unwrap();
+        rustix::net::send(&socket, &hello.encode(), SendFlags::NOSIGNAL).unwrap();
         for _ in 0..10_000 {
             broker.begin_round(&mut false);
             broker.turn(false).unwrap();
-            let Some((message, fd)) = heard(socket) else { continue };
+            let Some((message, fd)) = heard(&socket) else { continue };
             let Ok(FromBroker::Welcome(welcome)) = FromBroker::decode(&message) else {
                 panic!("{message:?}")
             };
@@ -352,9 +393,72 @@ mod tests {
                 arena_bytes: welcome.arena_bytes,
                 bytes: welcome.memory_bytes,
             };
-            return SessionMemory::map(fd.unwrap(), layout).unwrap();
+            let memory = SessionMemory::map(fd.unwrap(), layout).unwrap();
+            return (socket, memory);
         }
         panic!("no welcome");
+    }
+
+    /// A broker on a simulated machine, its disk, and a session with a segment that is open to write.
+    fn simulated(path: &Path) -> (Broker, Disk, OwnedFd, SessionMemory, HandleWords) {
+        const ROOT: Identity = Identity::new(0, 0);
+        let (disk, config) = (Disk::new(16 << 20), EngineOptions::default());
+        let file = File::simulated(&disk, "disk");
+        let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
+        format_on(&mut engine, &file, &format()).unwrap();
+        let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
+        let mut core = Core::open_on(engine, &file, &config).unwrap();
+        core.create(ROOT, 0, "own", &CreateOptions::of_size(1 << 20)).unwrap();
+        let (handle, info) = core.open_segment(ROOT, 0, "own", Access::Write).unwrap();
+        let listener = Listener::bind(path, 0o600).unwrap();
+        let mut broker = Broker::new(core, listener, Options::default()).unwrap();
+        let (socket, memory) = connected(&mut broker, path);
+        let opened = Opened {
+            handle,
+            access: Access::Write,
+            info,
+        };
+        let open = broker.sessions[0].as_mut().unwrap().open.as_mut().unwrap();
+        let words = open.seat.border.handles.add(opened);
+        (broker, disk, socket, memory, words)
+    }
+
+    /// A deadline that has passed answers a request that the device has still. It counts until the device is done with it: else whoever sets such
+    /// deadlines has no share, but the whole device.
+    #[test]
+    fn what_was_answered_at_its_deadline_counts_until_the_device_is_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut broker, disk, _socket, memory, handle) = simulated(&dir.path().join("socket"));
+        let slow = Duration::from_millis(200)..Duration::from_millis(201);
+        disk.set_faults(Faults::none().chance(Fault::Delay, 1.0).delays(slow));
+        let write = Submission {
+            handle,
+            place: Place::Arena { at: 0, len: 4096 },
+            deadline: Some(broker.core.engine().now().after(Duration::from_millis(1))),
+            ..Submission::new(Op::Write, TAG)
+        };
+        submit(&memory, &write);
+        broker.wake(0);
+        broker.take();
+        let at_work = |broker: &Broker| broker.status_of(None).owners[0].in_flight;
+        assert_eq!(at_work(&broker), 1);
+        let mut completions = Cursor::default();
+        let raw = (0..100).find_map(|_| {
+            broker.turn(true).unwrap();
+            broker.collect();
+            broker.publish();
+            memory.completions().pop(&mut completions).unwrap()
+        });
+        let ended = Completion::decode(&raw.expect("an answer")).unwrap();
+        assert_eq!(ended.result, Err(Failure::Io(baio_engine::Error::Indeterminate)));
+        assert_eq!(at_work(&broker), 1, "the device has it still");
+        for _ in 0..100 {
+            if at_work(&broker) == 1 {
+                broker.turn(true).unwrap();
+                broker.collect();
+            }
+        }
+        assert_eq!(at_work(&broker), 0);
     }
 
     /// A durable write that has ended was told as one of which nobody knows anything, when its session ended before it was shown.
@@ -362,12 +466,7 @@ mod tests {
     fn what_has_ended_is_shown_before_the_end_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let (image, path) = (dir.path().join("volume.img"), dir.path().join("socket"));
-        let format = FormatOptions {
-            size_bytes: Some(16 << 20),
-            segments: Some(64),
-            ..FormatOptions::default()
-        };
-        Core::format(&image, &format).unwrap();
+        Core::format(&image, &format()).unwrap();
         let config = EngineOptions {
             backend: Choice::Sync,
             ..EngineOptions::default()
@@ -375,18 +474,8 @@ mod tests {
         let core = Core::open(&image, &config).unwrap();
         let listener = Listener::bind(&path, 0o600).unwrap();
         let mut broker = Broker::new(core, listener, Options::default()).unwrap();
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path.as_path()).unwrap()).unwrap();
-        let memory = greeted(&mut broker, &socket);
-
-        let tag = Tag {
-            index: 0,
-            generation: 1,
-        };
-        let mut submissions = Cursor::default();
-        let entry = Submission::new(Op::Sync, tag).encode();
-        memory.submissions().push(&mut submissions, &entry).unwrap();
-        memory.submissions().publish(&submissions);
+        let (socket, memory) = connected(&mut broker, &path);
+        submit(&memory, &Submission::new(Op::Sync, TAG));
         // The session is awake still, or the doorbell would have to be heard first. It has ended when it is taken: it names no handle.
         broker.wake(0);
         broker.take();
@@ -400,6 +489,6 @@ mod tests {
         }
         let raw = memory.completions().pop(&mut Cursor::default()).unwrap();
         let ended = Completion::decode(&raw.expect("its end is shown")).unwrap();
-        assert_eq!((ended.tag, ended.result), (tag, Err(Failure::Stale)));
+        assert_eq!((ended.tag, ended.result), (TAG, Err(Failure::Stale)));
     }
 }

@@ -50,6 +50,19 @@ impl Core {
     pub fn next_outcome(&mut self) -> Option<Outcome> {
         self.lane.requests.next_finished()
     }
+
+    /// Does the kernel still have a request whose outcome was taken? It was answered at its deadline then, and its slot and its part of the device
+    /// are taken until the kernel lets go ([`Core::next_released`]).
+    #[must_use]
+    pub fn is_held(&self, ticket: Ticket) -> bool {
+        matches!(self.lane.requests.state(ticket), State::Left(_))
+    }
+
+    /// The next request of those that the kernel has let go of since they were answered ([`Core::is_held`]) or abandoned. They are noted from the
+    /// first call on, so whoever has called once goes on calling.
+    pub fn next_released(&mut self) -> Option<Ticket> {
+        self.lane.requests.next_let_go()
+    }
 }
 
 impl Lane {

@@ -91,6 +91,8 @@ pub(crate) struct Requests {
     is_woken: bool,
     /// How many entries were given back by what had begun, and slots of the engine by what has no entry.
     given_back: u64,
+    /// Callers' requests that the kernel has let go of after their end, once somebody asks for those.
+    let_go: Option<VecDeque<Ticket>>,
     /// When what is not with the engine is overdue, with names that may be old ones.
     deadlines: BinaryHeap<Reverse<(Time, u32, u32)>>,
     /// Which fences wait for which writes.
@@ -114,6 +116,7 @@ impl Requests {
             called_up: None,
             is_woken: false,
             given_back: 0,
+            let_go: None,
             deadlines: BinaryHeap::new(),
             fences: Fences::default(),
             displaced: Vec::new(),
@@ -481,8 +484,19 @@ impl Requests {
     pub(crate) fn released(&mut self, ticket: Ticket) {
         match self.state(ticket) {
             State::Answered(_) => self.transition(ticket, State::Done),
-            _ => self.free(ticket),
+            _ => {
+                let is_callers = matches!(self.owner(ticket), Some(Owner::Caller));
+                if let Some(let_go) = self.let_go.as_mut().filter(|_| is_callers) {
+                    let_go.push_back(ticket);
+                }
+                self.free(ticket);
+            }
         }
+    }
+
+    /// The next of those that the kernel has let go of after they had been answered and taken, or given up. They are noted from the first call on.
+    pub(crate) fn next_let_go(&mut self) -> Option<Ticket> {
+        self.let_go.get_or_insert_default().pop_front()
     }
 
     /// Nothing is left to be told.

@@ -83,10 +83,13 @@ fn only_what_the_engine_has_is_in_flight_however_it_was_given_up() {
     assert!(matches!(requests.state(answered), State::Left(_)), "the kernel has it");
     assert!(matches!(requests.poll(answered, None), Poll::Ready(None)));
     assert_eq!(requests.in_flight().count(), 2);
+    assert_eq!(requests.next_let_go(), None);
     for ticket in [abandoned, answered] {
         requests.released(ticket);
     }
     assert_eq!((requests.in_flight().count(), requests.free.len()), (0, 3));
+    let told = [(); 3].map(|()| requests.next_let_go());
+    assert_eq!(told, [Some(abandoned), Some(answered), None]);
     requests.take_in_hand(held);
     finish(&mut requests, held, Ok(0));
     assert_eq!((requests.waiting(), requests.free.len()), (0, 3));
@@ -101,7 +104,9 @@ fn an_entry_is_free_when_it_is_taken_and_released_in_either_order() {
     let ticket = insert(&mut requests, 0);
     let id = at_device(&mut requests, ticket);
     let _ = requests.finish(Outcome::early(ticket, Memory::None, Ok(0)), Some(id));
+    assert_eq!(requests.next_let_go(), None);
     requests.released(ticket);
+    assert_eq!(requests.next_let_go(), None, "its end says so");
     assert_eq!((requests.state(ticket), requests.in_flight().count()), (State::Done, 0));
     assert!(requests.take(ticket).is_some());
     assert_eq!((requests.state(ticket), requests.free.len()), (State::Free, 1));
