@@ -17,6 +17,8 @@ pub(super) enum Good {
     SecondLooks,
 }
 
+/// Pages that a hint goes over, or begins to read, in the time of a message.
+pub(super) const PAGES: u64 = 1024;
 /// Entries taken from all rings of one user in one round: what is copied for one delays the others no longer.
 pub(super) const ENTRIES: i64 = 128;
 /// Bytes copied to and from the cache for one user in one round, and at most one request more.
@@ -24,15 +26,21 @@ pub(super) const COPIED_BYTES: i64 = 1 << 20;
 const GOODS: usize = 3;
 const QUANTA: [i64; GOODS] = [64, 4, 4];
 
-/// What a user has left in this round.
+/// What a user has left in this round; less than nothing if more was spent for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hand([i64; GOODS]);
 
 impl Hand {
     pub(super) fn deal(&mut self) {
         for (left, quantum) in self.0.iter_mut().zip(QUANTA) {
-            *left = quantum;
+            *left = left.saturating_add(quantum).min(quantum);
         }
+    }
+
+    /// What was taken cost so many more: the next rounds have that much less.
+    pub(super) fn owe(&mut self, good: Good, amount: u64) {
+        let left = &mut self.0[good as usize];
+        *left = left.saturating_sub_unsigned(amount);
     }
 
     /// Takes one, if there is one left.
@@ -85,5 +93,31 @@ pub(super) fn ration(share: Share, running: u32, running_bytes: i64, last: &Rati
         requests: share.requests.saturating_sub(running),
         device_bytes: share.bytes - running_bytes,
         copied_bytes: (last.copied_bytes + COPIED_BYTES).min(COPIED_BYTES),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What costs as much as many messages keeps its user silent for as long.
+    #[test]
+    fn a_debt_goes_from_round_to_round() {
+        let quantum = QUANTA[Good::Messages as usize] as u64;
+        let mut hand = Hand::default();
+        hand.deal();
+        assert!(hand.take(Good::Messages));
+        hand.owe(Good::Messages, 2 * quantum);
+        for _ in 0..2 {
+            assert!(!hand.take(Good::Messages) && hand.take(Good::Greetings));
+            hand.deal();
+        }
+        let left = (0..).take_while(|_| hand.take(Good::Messages)).count();
+        assert_eq!(left as u64, quantum - 1);
+        // What was not taken is not kept.
+        hand.deal();
+        hand.deal();
+        let left = (0..).take_while(|_| hand.take(Good::Messages)).count();
+        assert_eq!(left as u64, quantum);
     }
 }

@@ -10,6 +10,7 @@ use baio_words::{Right, Sight};
 
 use super::Broker;
 use super::account::{Charge, Kind};
+use super::deal::{Good, PAGES};
 use super::far::Opened;
 use super::session::{Asking, Charges, Opens, Waiting, failed};
 use crate::control::{self, Begun, Reply};
@@ -151,7 +152,11 @@ impl Broker {
                     // A stale one is one to the core too.
                     *handle = open.seat.border.handles.get((*handle).into());
                 }
-                match control::begin(&mut self.core, session.who, command.into()) {
+                let before = self.core.pages_hinted();
+                let begun = control::begin(&mut self.core, session.who, command.into());
+                let over = self.core.pages_hinted().saturating_sub(before);
+                self.owners.at(session.owner).hand.owe(Good::Messages, over / PAGES);
+                match begun {
                     Begun::Doing(doing) => {
                         open.asking.push(Asking {
                             id,

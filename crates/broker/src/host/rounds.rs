@@ -318,15 +318,17 @@ mod tests {
     use baio_engine::{Choice, Engine, EngineOptions, File};
     use baio_ring::ring::Cursor;
     use baio_ring::{Layout, SessionMemory};
+    use baio_storage::cache::CacheOptions;
     use baio_storage::{CreateOptions, FormatOptions, Identity, format_on};
     use baio_words::entry::{Completion, HandleWords, Op, Place, Submission, Tag};
-    use baio_words::session::{FromBroker, Hello, VERSION};
-    use baio_words::{Access, Failure};
+    use baio_words::session::{Answer, FromBroker, Hello, Question, VERSION};
+    use baio_words::{Access, Failure, Hint};
     use rustix::net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketType,
     };
 
     use super::*;
+    use crate::host::deal::Good;
     use crate::host::far::Opened;
     use crate::host::{Listener, Options};
 
@@ -399,15 +401,20 @@ mod tests {
         panic!("no welcome");
     }
 
-    /// A broker on a simulated machine, its disk, and a session with a segment that is open to write.
+    /// A broker on a simulated machine with a page cache, its disk, and a session with a segment that is open to write.
     fn simulated(path: &Path) -> (Broker, Disk, OwnedFd, SessionMemory, HandleWords) {
         const ROOT: Identity = Identity::new(0, 0);
-        let (disk, config) = (Disk::new(16 << 20), EngineOptions::default());
+        let disk = Disk::new(16 << 20);
+        let config = EngineOptions {
+            arena_bytes: 16 << 20,
+            ..EngineOptions::default()
+        };
         let file = File::simulated(&disk, "disk");
         let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
         format_on(&mut engine, &file, &format()).unwrap();
         let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
         let mut core = Core::open_on(engine, &file, &config).unwrap();
+        core.use_cache(&CacheOptions::of_size(8 << 20)).unwrap();
         core.create(ROOT, 0, "own", &CreateOptions::of_size(1 << 20)).unwrap();
         let (handle, info) = core.open_segment(ROOT, 0, "own", Access::Write).unwrap();
         let listener = Listener::bind(path, 0o600).unwrap();
@@ -459,6 +466,35 @@ mod tests {
             }
         }
         assert_eq!(at_work(&broker), 0);
+    }
+
+    /// A hint may go over the same pages again and again, and costs its user as many messages as that takes.
+    #[test]
+    fn a_hint_costs_what_it_goes_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut broker, _disk, socket, _memory, handle) = simulated(&dir.path().join("socket"));
+        let hint = Hint::Prefetch(vec![0..16; 1024]);
+        let handle = handle.into();
+        let question = Question::Hint { handle, hint }.encode(1).unwrap();
+        broker.take(); // Deals.
+        rustix::net::send(&socket, &question, SendFlags::NOSIGNAL).unwrap();
+        let answer = (0..10_000).find_map(|_| {
+            broker.begin_round(&mut false);
+            broker.turn(false).unwrap();
+            heard(&socket)
+        });
+        let (message, _) = answer.expect("an answer");
+        let Ok(FromBroker::Answer {
+            answer: Answer::Count { value },
+            ..
+        }) = FromBroker::decode(&message)
+        else {
+            panic!("{message:?}")
+        };
+        assert!(value >= 8 * 1024, "{value}");
+        let hand = &mut broker.owners.at(0).hand;
+        let left = (0..).take_while(|_| hand.take(Good::Messages)).count();
+        assert!(left <= 64 - 1 - 8, "{left} messages are left");
     }
 
     /// A durable write that has ended was told as one of which nobody knows anything, when its session ended before it was shown.

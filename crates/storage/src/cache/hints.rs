@@ -25,6 +25,9 @@ use super::window::Pattern;
 /// Reads and writes under way above which nothing is prefetched.
 const FLIGHTS_MAX: u32 = 48;
 
+/// Pages that a prefetch goes over at most, however large the cache is: a few milliseconds.
+const OVER_MAX: u64 = 1 << 16;
+
 /// Keepers of one object and user: each is asked of each page whose keeping ends.
 const KEEPERS_MAX: usize = 64;
 
@@ -40,8 +43,8 @@ impl Cache {
     }
 
     /// Begins to read pages that will be asked for, in the order given: each run of missing pages with one read. Stops at a
-    /// quarter of the frames, where a frame cannot be had at once, behind four times as many pages as there are frames, and while
-    /// many I/Os are under way or so many pages were read ahead and not used that more would drive them out. Gives the number of pages
+    /// quarter of the frames, where a frame cannot be had at once, behind four times as many pages as there are frames and behind
+    /// 65,536 pages, and while many I/Os are under way or so many pages were read ahead and not used that more would drive them out. Gives the number of pages
     /// that it went over: those are here, on their way, reserved by a direct write, or past the end. Ask again for the rest
     /// later. The error of a read goes to whoever waits for its pages by then.
     ///
@@ -51,18 +54,20 @@ impl Cache {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
         let room = room_ahead(&self.frames, &*self.eviction);
         let mut left = u64::from(self.frames.total() / 4).max(1).min(room);
+        let over_max = OVER_MAX.min(4 * u64::from(self.frames.total()));
         let mut over = 0;
         for range in ranges {
             let end = range.end.min(self.objects[slot as usize].pages());
             let mut page = range.start.min(end);
             while page < end {
                 // What is here already is gone over as well, and costs time.
-                if left == 0 || over > 4 * u64::from(self.frames.total()) || self.flights.live >= FLIGHTS_MAX {
+                if left == 0 || over > over_max || self.flights.live >= FLIGHTS_MAX {
                     return Ok(over);
                 }
                 let run = end.min(page + left.min(self.window));
                 let (passed, begun) = self.prefetch_run(slot, page..run);
                 over += passed;
+                self.hinted += passed;
                 left -= begun;
                 page += passed;
                 if page < run && begun == 0 {
@@ -72,6 +77,12 @@ impl Cache {
             over = over.saturating_add(range.end.saturating_sub(range.start.max(end)));
         }
         Ok(over)
+    }
+
+    /// How many pages hints have gone over so far, by which whoever serves several users can tell what one of theirs has cost.
+    #[must_use]
+    pub fn pages_hinted(&self) -> u64 {
+        self.hinted
     }
 
     /// Goes over pages up to the end of the first run that is missing, and starts to read that. How many pages it went over,
@@ -119,6 +130,7 @@ impl Cache {
                 break;
             }
             at = page + 1;
+            self.hinted += 1;
             if self.frames.may_go(frame) {
                 self.drop_page(frame);
                 left += 1;
@@ -149,6 +161,7 @@ impl Cache {
         let own = object.kept.iter().position(|kept| kept.keeper.id == keeper.id);
         let before: &[Range<u64>] = own.map_or(&[], |own| &object.kept[own].ranges);
         let ranges = joined(before, &pages);
+        self.hinted += ranges.len() as u64;
         let more = count(&ranges) - count(before);
         if more == 0 {
             return Ok(()); // All of them are kept by this one already.
@@ -214,6 +227,7 @@ impl Cache {
         let mut ended = Vec::new();
         let object = &mut self.objects[slot as usize];
         for kept in object.kept.iter_mut().filter(|kept| kept.keeper.id == keeper) {
+            self.hinted += kept.ranges.len() as u64;
             let within = |range: &Range<u64>| range.start.max(pages.start)..range.end.min(pages.end);
             ended.extend(kept.ranges.iter().map(within).filter(|range| !range.is_empty()));
             let left = kept.ranges.iter().flat_map(around).filter(|range| !range.is_empty());
@@ -234,6 +248,7 @@ impl Cache {
                 break;
             }
             at = page + 1;
+            self.hinted += 1;
             let is_kept = begins || self.objects[slot as usize].keeps(page);
             self.frames.set_kept(frame, is_kept);
         }

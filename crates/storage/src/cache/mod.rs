@@ -212,6 +212,8 @@ pub struct Cache {
     loans: Loans,
     /// Where the last frame was found that no policy had named.
     hand: u32,
+    /// Pages, and ranges of kept ones, that hints have gone over.
+    hinted: u64,
     /// Grows with every change of a page.
     version: u64,
     arrivals: u64,
@@ -283,6 +285,7 @@ impl Cache {
             filling_depth: true,
             loans: Loans::default(),
             hand: 0,
+            hinted: 0,
             version: 1,
             arrivals: 0,
             progress: 0,

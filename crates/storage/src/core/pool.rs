@@ -316,6 +316,15 @@ impl Core {
             .hint(handle, "prefetch", |cache, object| cache.prefetch(object, pages))
     }
 
+    /// How many pages hints have gone over so far; 0 without a cache. Whoever serves several users can tell by it what one of theirs has cost.
+    #[must_use]
+    pub fn pages_hinted(&self) -> u64 {
+        self.lane
+            .cached
+            .as_ref()
+            .map_or(0, |cached| cached.cache.pages_hinted())
+    }
+
     /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once: none by a
     /// handle for reading on another user's segment, whose pages they are.
     ///

@@ -64,6 +64,28 @@ fn a_prefetch_is_bounded_and_says_how_far_it_came() {
     pins.into_iter().for_each(|pin| _ = h.cache.unpin(pin));
 }
 
+/// What is here already costs time too, and a hint may be about all of it again and again.
+#[test]
+fn what_a_hint_has_gone_over_is_counted() {
+    let mut h = hand(64);
+    h.cached(0, 16, 1);
+    let mut before = 0;
+    let mut gone_over = |h: &Hand| {
+        let over = h.cache.pages_hinted() - before;
+        before += over;
+        over
+    };
+    assert_eq!(h.prefetch(&[0..10, 4..8, 5000..6000]), 10 + 4 + 1000);
+    assert_eq!(gone_over(&h), 14, "what is past the end costs nothing");
+    let keeper = Keeper { id: 1, uid: 1 };
+    h.cache.keep(h.object, keeper, 0..8).unwrap();
+    assert!(gone_over(&h) >= 8);
+    h.cache.keep_no_more(h.object, keeper, 0..8).unwrap();
+    assert!(gone_over(&h) >= 8);
+    assert_eq!(h.cache.drop_pages(h.object, 0..16), Ok(16));
+    assert_eq!(gone_over(&h), 16);
+}
+
 #[test]
 fn a_prefetch_that_fails_is_silent() {
     let mut h = hand(16);
