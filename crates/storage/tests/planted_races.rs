@@ -4,7 +4,7 @@
 //! `crates/sim/tests/planted_bugs.rs`.) They are compiled in only with `--cfg baio_seeded_bugs`, which this test sets for a build of
 //! its own; the environment names the one that is out (`seeded_bug` in `src/lib.rs`).
 //!
-//! It builds the storage crate and three of its test binaries once more: a minute or two, so it is not run unless asked for:
+//! It builds the storage crate and four of its test binaries once more: a minute or two, so it is not run unless asked for:
 //!
 //!     cargo test -p baio-storage --test planted_races -- --ignored
 
@@ -38,6 +38,7 @@ const BUGS: &[Bug] = &[
     ("a-cold-read-passes-what-is-here", "cache/bypass", "a_cold_read_gives_what_a_cached_write_has_left_that_was_done_before_it"),
     ("pages-show-before-their-bytes", "cache/write_through", "a_page_shows_no_bytes_that_it_never_had"),
     ("a-lent-page-is-changed-in-place", "cache/lend", "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy"),
+    ("rename-starts-its-generation-anew", "volume/slots_come_free", "of_the_two_inodes_of_half_a_rename_one_names_the_other"),
     ("renames-know-no-generation", LIB, "volume::contents::tests::a_rename_is_known_by_slot_generation_uuid_and_run"),
     ("renames-know-no-age", LIB, "volume::contents::tests::of_inodes_that_name_each_other_the_latest_stays"),
     ("the-first-reading-is-believed", LIB, "volume::beside::tests::a_reading_that_met_a_change_is_made_again"),

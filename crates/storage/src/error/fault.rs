@@ -141,7 +141,7 @@ pub enum Fault {
     RepairCut {
         /// With what.
         error: Error,
-        /// What is lost. The next check names of it what the repair had not come to.
+        /// What is lost, all of it; the line of the error names the first 16. The next check names of it what the repair had not come to.
         lost: Vec<Problem>,
     },
     /// An operation was told of something that it does not wait for: a bug in this crate.
@@ -290,15 +290,22 @@ fn shrunk(f: &mut fmt::Formatter<'_>, ends: u64, needs: u64) -> fmt::Result {
     }
 }
 
+/// So many of the things that a repair has given up are named in a line.
+const LOST_SHOWN_MAX: usize = 16;
+
 fn repair_cut(f: &mut fmt::Formatter<'_>, error: &Error, lost: &[Problem]) -> fmt::Result {
     let said = |problem: &Problem| format!("{} ({})", problem.place.object, problem.what);
-    let lost: Vec<String> = lost.iter().map(said).collect();
+    let shown: Vec<String> = lost.iter().take(LOST_SHOWN_MAX).map(said).collect();
     write!(
         f,
         "{}; the repair ends early, and this is lost, though a later check may not name it: {}",
         error.fault,
-        lost.join("; ")
-    )
+        shown.join("; ")
+    )?;
+    match lost.len().saturating_sub(LOST_SHOWN_MAX) {
+        0 => Ok(()),
+        more => write!(f, "; and {more} more"),
+    }
 }
 
 impl From<baio_engine::Error> for Fault {

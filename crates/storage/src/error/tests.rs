@@ -246,6 +246,28 @@ fn debug_says_what_display_says_on_lines_of_its_own() {
 }
 
 #[test]
+fn of_what_a_repair_has_lost_the_line_names_the_first_and_counts_the_others() {
+    let bucket_lost = |number: usize| Problem {
+        kind: "bucket-lost",
+        place: ProblemPlace {
+            object: format!("bucket <{number}>"),
+            offset: 0,
+        },
+        what: "gone".into(),
+        repair: Repair::Lost,
+    };
+    let line_of = |count: usize| {
+        let error = Error::new("write", "/tmp/vol", Errno::EIO);
+        let error = error.of_a_repair((0..count).map(bucket_lost).collect());
+        error.fault.to_string()
+    };
+    let line = line_of(16);
+    assert!(line.ends_with("bucket <15> (gone)"), "{line}");
+    let line = line_of(100_000);
+    assert!(line.ends_with("bucket <15> (gone); and 99984 more"), "{line}");
+}
+
+#[test]
 fn every_error_goes_through_an_error_of_std_and_back() {
     for fault in all_faults() {
         let error = Error::new("read", "/tmp/vol", fault);

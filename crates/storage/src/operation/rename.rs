@@ -8,7 +8,8 @@
 //! A new owner is charged before anything is written, and the old one has his due back when all is durable.
 //!
 //! Generations rise along the renames of a segment, though a slot that was free may begin again at 1: so of two inodes that
-//! a crash left, only one can name the other, however often the segment went back and forth.
+//! a crash left, only one can name the other, however often the segment went back and forth. The new inode's allocation is later than
+//! the old one's too: an open asks for both.
 
 use crate::crossing::ToLane;
 use crate::error::Fault;
@@ -20,7 +21,7 @@ use crate::operation::update::Update;
 use crate::operation::vacate::vacate;
 use crate::operation::waits::{token, unclaimed, with};
 use crate::operation::{Answer, Context, Failed, Operation, Subject};
-use crate::segment::inode::{Inode, RenameFrom};
+use crate::segment::inode::{AllocSeq, Inode, RenameFrom};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
@@ -237,10 +238,18 @@ impl Rename {
             slot: old.at.slot as u32,
             generation: old.inode.generation,
         };
-        let generation = place.next_generation(cx)?.max(old.inode.next_generation());
+        let mut generation = place.next_generation(cx)?;
+        if !crate::seeded_bug("rename-starts-its-generation-anew") {
+            generation = generation.max(old.inode.next_generation());
+        }
+        // A repair from an older superblock takes the volume's epoch back, and leaves the inodes theirs.
+        let later = AllocSeq {
+            counter: old.inode.alloc_seq.counter.saturating_add(1),
+            ..old.inode.alloc_seq
+        };
         let inode = Box::new(Inode {
             generation,
-            alloc_seq: cx.volume.next_alloc_seq(),
+            alloc_seq: cx.volume.next_alloc_seq().max(later),
             rename_from: (place.at.bucket != old.at.bucket).then_some(from),
             ..self.changed(&old.inode)
         });

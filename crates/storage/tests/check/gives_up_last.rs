@@ -8,7 +8,7 @@ use baio_engine::{Engine, File};
 use baio_storage::segment::layout::{BUCKET_BYTES, Parity, Place};
 use baio_storage::{CheckReport, Error, Fault, FormatOptions, Problem, Repair, check_on};
 
-use crate::harness::images::{segments, superblock};
+use crate::harness::images::{segments, superblock, tamper_bytes};
 use crate::harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
 
 fn check(disk: &Disk, repair: bool) -> Result<CheckReport, Error> {
@@ -23,8 +23,8 @@ fn lost(problems: &[Problem]) -> Vec<(&'static str, String)> {
     problems.iter().filter(is_lost).map(named).collect()
 }
 
-/// A closed volume of which one bucket is gone, and of another both copies of an image; and the last of its buckets.
-fn damaged() -> (Disk, u64) {
+/// A closed volume with segments in several buckets.
+fn filled() -> Disk {
     let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
     let mut core = open_simulated(&disk);
     for round in 0..2 {
@@ -37,6 +37,12 @@ fn damaged() -> (Disk, u64) {
         }
     }
     core.close().unwrap();
+    disk
+}
+
+/// One of which a bucket is gone, and of another both copies of an image; and the last of its buckets.
+fn damaged() -> (Disk, u64) {
+    let disk = filled();
     let used: BTreeSet<u64> = segments(&disk).into_iter().map(|(at, _)| at.bucket).collect();
     let used: Vec<u64> = used.into_iter().collect();
     assert!(used.len() > 2, "{used:?}");
@@ -63,6 +69,34 @@ fn a_repair_that_fails_early_has_given_up_nothing() {
     disk.set_faults(Faults::none().when(Trigger::always(Sick::LostWrite).within(at..at + BLOCK as u64)));
     let failed = check(&disk, true).unwrap_err();
     assert!(matches!(failed.fault, Fault::LostWrite { .. }), "{failed}");
+    disk.set_faults(Faults::none());
+    assert_eq!(lost(&check(&disk, false).unwrap().problems), before);
+    assert_eq!(lost(&check(&disk, true).unwrap().problems), before);
+    assert_eq!(check(&disk, false).unwrap().problems, []);
+}
+
+/// Its slot is written behind the buckets that can be saved, though it comes before them.
+#[test]
+fn an_inode_that_says_nothing_is_given_up_last_too() {
+    let disk = filled();
+    let used: BTreeSet<_> = segments(&disk).into_iter().map(|(at, _)| at).collect();
+    let (first, last) = (*used.first().unwrap(), *used.last().unwrap());
+    assert!(first.bucket < last.bucket);
+    tamper_bytes(&disk, |at, bytes| {
+        if at == first {
+            bytes[296..320].fill(0xff); // Nothing says where its blocks are.
+        } else if at == last {
+            bytes[0] = 77; // Can be saved.
+        }
+        at == first || at == last
+    });
+    let before = lost(&check(&disk, false).unwrap().problems);
+    assert!(matches!(before[..], [("inode", _)]), "{before:?}");
+    let layout = *superblock(&disk).layout();
+    let at = layout.bucket_at(last.bucket, Place::Table).unwrap();
+    disk.set_faults(Faults::none().when(Trigger::always(Sick::LostWrite).within(at..at + BUCKET_BYTES)));
+    let failed = check(&disk, true).unwrap_err();
+    assert_eq!(failed.code(), "EIO", "{failed}");
     disk.set_faults(Faults::none());
     assert_eq!(lost(&check(&disk, false).unwrap().problems), before);
     assert_eq!(lost(&check(&disk, true).unwrap().problems), before);

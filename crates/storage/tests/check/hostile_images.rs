@@ -118,6 +118,35 @@ fn a_bucket_whose_generations_are_used_up_is_named_and_repaired() {
     }
 }
 
+/// Where both copies of its other image are damaged, that may have been the last: a check says so, and a repair mends the bucket.
+#[test]
+fn a_used_up_bucket_of_which_an_image_is_lost_is_told_as_unknown() {
+    let disk = volume();
+    let (at, _) = find(&disk, "b");
+    put_generation(&disk, at.bucket, GENERATION_MAX, None);
+    let layout = *superblock(&disk).layout();
+    for place in [Place::Table, Place::Mirror] {
+        let other = Parity::of(GENERATION_MAX).other();
+        let image_at = layout.image_at(at.bucket, other, place).unwrap();
+        disk.poke(image_at + 1000, &[0x5a; 100]);
+    }
+    forget_clean_close(&disk);
+    for repair in [false, true] {
+        let found = check(&disk, repair).unwrap().problems;
+        let kinds: Vec<&str> = found.iter().map(|one| one.kind).collect();
+        assert!(
+            kinds.contains(&"image-generation") && kinds.contains(&"image-unknown"),
+            "repair: {repair}, {kinds:?}"
+        );
+    }
+    assert_eq!(check(&disk, false).unwrap().problems, []);
+    let mut core = try_open(&disk).unwrap();
+    assert_eq!(core.list(ME).unwrap().len(), 3);
+    core.delete(ME, ME.uid, "b").unwrap();
+    drop(core);
+    assert_eq!(try_open(&disk).unwrap().list(ME).unwrap().len(), 2);
+}
+
 /// Before it is repaired it is served, and what would be a generation too many is refused: acknowledged, it would be gone.
 #[test]
 fn a_bucket_at_its_last_generation_refuses_changes() {

@@ -137,3 +137,28 @@ fn a_repair_of_the_new_inode_finishes_the_rename() {
         core.close().unwrap();
     }
 }
+
+/// A repair that had only an older superblock leaves inodes of epochs that are still to come. The new inode of a rename is later even so.
+#[test]
+fn a_rename_of_an_inode_of_a_later_epoch_is_finished_too() {
+    let disk = simulated_disk(&FormatOptions::of_size(2 << 20));
+    let mut core = open_simulated(&disk);
+    create(&mut core, "old", 8 * BLOCK as u64);
+    core.close().unwrap();
+    tamper(&disk, "old", |inode| inode.alloc_seq.epoch += 1000);
+    forget_clean_close(&disk);
+    let (at, inode) = find(&disk, "old");
+    let lives_elsewhere = |name: &String| home(&disk, ME.uid, name).bucket != at.bucket;
+    let name = (0..).map(|number| format!("n{number}")).find(lives_elsewhere).unwrap();
+    let mut core = open_simulated(&disk);
+    core.rename(ME, ME.uid, "old", &name).unwrap();
+    core.close().unwrap();
+    // As a crash before the second half would have left it.
+    put(&disk, at, &inode);
+    forget_clean_close(&disk);
+    let mut core = open_simulated(&disk);
+    let infos = core.list(ME).unwrap();
+    assert_eq!(infos.len(), 1, "{infos:?}");
+    assert_eq!((&infos[0].name, infos[0].state), (&name, "live"));
+    core.close().unwrap();
+}

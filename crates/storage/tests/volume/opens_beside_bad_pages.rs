@@ -136,3 +136,26 @@ fn an_end_of_the_table_that_cannot_be_read_is_in_the_mirror() {
     let told: Vec<_> = report.problems.iter().map(|one| (one.kind, one.repair)).collect();
     assert_eq!(told, [("image", Repair::Unread); 2], "{:?}", report.problems);
 }
+
+/// With memory for one bucket at a time, too, a check ends where the device is gone: it does not tell of every bucket.
+#[test]
+fn a_check_with_little_memory_ends_where_nothing_can_be_read() {
+    let disk = simulated_disk(&FormatOptions {
+        segments: Some(257),
+        ..FormatOptions::of_size(8 << 20)
+    });
+    let layout = *superblock(&disk).layout();
+    let gone = |at: u64| Trigger::always(Sick::ReadError).within(at..at + layout.table_bytes());
+    let (table, mirror) = (gone(layout.table_at()), gone(layout.mirror_at()));
+    disk.set_faults(Faults::none().when(table).when(mirror));
+    let mut engine = Engine::simulated(Sim::new(3).unwrap(), &config()).unwrap();
+    let mut held: Vec<_> = std::iter::from_fn(|| engine.buffer(BUCKET_BYTES as usize)).collect();
+    // No two of those that are free are neighbours.
+    for number in 0..12 {
+        drop(held.remove(number));
+    }
+    let failed = check_on(&mut engine, &File::simulated(&disk, "disk"), false).unwrap_err();
+    assert_eq!(failed.code(), "EIO", "{failed}");
+    let at = failed.offset.unwrap();
+    assert_eq!(at, layout.table_at() + 16 * BUCKET_BYTES, "{failed}");
+}

@@ -102,18 +102,21 @@ impl Judge<'_> {
             }
         };
         show(&winner, self.superblock, visit);
-        if is_used_up(winner.generation()) {
+        let begins_anew = is_used_up(winner.generation());
+        if begins_anew {
             let what = format!("generation {}: it can hardly change any more", winner.generation());
             report
                 .problems
                 .push(self.problem("image-generation", bucket, what, status));
-            return Ok(self.twice_more(&winner));
         }
         if is_unknown([&table, &mirror], &winner) {
             let writes = self.copies([&table, &mirror], &winner, None, status, report);
             report.problems.push(self.unknown(&winner));
             self.written_off.unknown.insert(bucket);
             return Ok(writes);
+        }
+        if begins_anew {
+            return Ok(self.twice_more(&winner));
         }
         let older = older(&table, &mirror, &winner);
         let mut writes = self.copies([&table, &mirror], &winner, older, status, report);
@@ -234,6 +237,9 @@ impl Judge<'_> {
         let winner = winner.map_err(|error| table::undecided(self.device, self.superblock, bucket, error))?;
         let what = format!("{error}: a later update of this bucket would not count");
         report.problems.push(self.problem("image-epoch", bucket, what, status));
+        if is_unknown([&table, &mirror], &winner) {
+            report.problems.push(self.unknown(&winner));
+        }
         show(&winner, self.superblock, visit);
         Ok(self.twice_more(&winner))
     }

@@ -15,10 +15,10 @@
 //!
 //! **Repairing**, in this order: the superblock's copies are healed and its epoch raised, so that a repair that is cut short is an
 //! opening that crashed; every bucket's images are made whole; inodes that cannot stay as they are get changed, each by an update of its
-//! bucket; what cannot be saved is given up: a file that is too short is extended, and what is lost or unknown of a bucket is written
-//! over; then the volume is opened and closed as ever, which ends renames that were cut, quarantines who lost its blocks, and writes a new
-//! snapshot. Nothing is written once a read has failed: what was not read is not judged. An error that comes when something may have been
-//! given up says what, as no later check can.
+//! bucket; what cannot be saved is given up: a file that is too short is extended, an inode that does not say where its blocks are becomes
+//! a tombstone, and what is lost or unknown of a bucket is written over; then the volume is opened and closed as ever, which ends renames
+//! that were cut, quarantines who lost its blocks, and writes a new snapshot. Nothing is written once a read has failed: what was not read
+//! is not judged. An error that comes when something may have been given up says what, as no later check can.
 
 mod images;
 mod inodes;
@@ -35,12 +35,14 @@ use crate::error::{Error, Fault, Result};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::superblock::{Chosen, Superblock, SuperblockError};
 use crate::volume::accounts::EVERYBODY_ELSE;
-use crate::volume::check::repair::WrittenOff;
 use crate::volume::contents::{Contents, Gathering};
 use crate::volume::device::Device;
 use crate::volume::lock::Hold;
 use crate::volume::table::{Doubt, Healing};
 use crate::volume::{Volume, bucket_write, reads, refuse_unknown_features, snapshot, superblocks};
+
+/// Where memory gives only reads of one bucket: after so many of which nothing can be read, it is the device that is gone.
+const LOST_IN_A_ROW_MAX: u32 = 16;
 
 fn is_of_an_inode(problem: &Problem) -> bool {
     matches!(problem.kind, "bucket-lost" | "inode" | "rename" | "overlap")
@@ -103,7 +105,7 @@ pub(crate) fn check_served(
         repair: false,
         is_served: true,
         is_called_off: Some(is_called_off),
-        written_off: WrittenOff::default(),
+        written_off: repair::WrittenOff::default(),
     };
     check.metadata(device, progress)?;
     Ok(check.report)
@@ -149,7 +151,7 @@ fn run(
         repair,
         is_served: false,
         is_called_off: None,
-        written_off: WrittenOff::default(),
+        written_off: repair::WrittenOff::default(),
     };
     let done = check.all(device, progress);
     let report = std::mem::take(&mut check.report);
@@ -170,7 +172,7 @@ struct Check<'a> {
     /// Nobody wants to know any more.
     is_called_off: Option<&'a AtomicBool>,
     /// What a repair has to give up.
-    written_off: WrittenOff,
+    written_off: repair::WrittenOff,
 }
 
 impl Check<'_> {
@@ -337,6 +339,7 @@ impl Check<'_> {
         let (table_at, buckets) = (layout.table_at(), layout.buckets());
         let range = (table_at, layout.table_bytes());
         let mut judge = images::Judge::new(device, found, superblock, self.is_served);
+        let mut lost_in_a_row = 0;
         // The closure of the reading has the engine; what it notes is gathered here.
         let (repair, report, is_called_off) = (self.repair, &mut self.report, self.is_called_off);
         let read = reads::read_all(
@@ -351,7 +354,9 @@ impl Check<'_> {
                 let mirror_at = layout.mirror_at() + (chunk.offset - table_at);
                 let mirror = reads::read_pages(engine, device, mirror_at, (count * BUCKET_BYTES) as usize)?;
                 let mirror = mirror.chunk();
-                if let (Some(errno), Some(_), 2..) = (chunk.lost(), mirror.lost(), count) {
+                let lost = chunk.lost().filter(|_| mirror.lost().is_some());
+                lost_in_a_row = lost.map_or(0, |_| lost_in_a_row + 1);
+                if let Some(errno) = lost.filter(|_| count > 1 || lost_in_a_row > LOST_IN_A_ROW_MAX) {
                     // It is no page that is bad, but the device: else every bucket to its end would be told by itself.
                     return Err(Error::new("read the inode table of", device.name(), errno).at(chunk.offset));
                 }
@@ -374,7 +379,7 @@ impl Check<'_> {
                 Ok(())
             },
         );
-        let WrittenOff { unknown, lost, .. } = judge.written_off;
+        let repair::WrittenOff { unknown, lost, .. } = judge.written_off;
         (self.written_off.unknown, self.written_off.lost) = (unknown, lost);
         read
     }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use baio_engine::{Durability, Engine};
 
 use crate::error::{Error, Result};
-use crate::segment::bucket::{BucketError, BucketId, Image};
+use crate::segment::bucket::{BucketError, BucketId, Image, NextImage};
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::layout::SLOTS_PER_BUCKET;
+use crate::segment::layout::{SLOTS_PER_BUCKET, is_used_up};
 use crate::segment::name::SegmentName;
 use crate::segment::probe::SlotAddress;
 use crate::segment::superblock::Superblock;
@@ -60,8 +60,8 @@ impl Change {
     }
 }
 
-/// What a repair gives up. It is written last, when all was read and everything else is written: a repair that fails before has taken
-/// nothing away that the next check could not name.
+/// What a repair gives up, beside inodes that cannot be saved ([`Change::Bury`]). It is written last, when all was read and everything else
+/// is written: a repair that fails before has taken nothing away that the next check could not name.
 #[derive(Default)]
 pub(super) struct WrittenOff {
     /// Where a file that is too short must end: what was behind its end will read as zeroes.
@@ -92,11 +92,13 @@ pub(super) fn apply(
     for change in changes {
         by_bucket.entry(change.bucket()).or_default().push(change);
     }
-    // An update of one of these would write over what is not known of it.
-    let mut of_unknown: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
+    // An update of one of these would write over what is not known of it, or take away an inode that the next check would name.
+    let unknown = written_off.unknown.iter();
+    let mut last: BTreeMap<u64, Vec<Change>> = unknown.map(|&bucket| (bucket, Vec::new())).collect();
     for (bucket, changes) in by_bucket {
-        if written_off.unknown.contains(&bucket) {
-            of_unknown.insert(bucket, changes);
+        let buries = changes.iter().any(|change| matches!(change, Change::Bury(_)));
+        if buries || last.contains_key(&bucket) {
+            last.insert(bucket, changes);
         } else {
             update(engine, device, superblock, bucket, &changes)?;
         }
@@ -106,9 +108,8 @@ pub(super) fn apply(
         extended.map_err(|errno| Error::new("resize", device.name(), errno))?;
         device.sync(engine, Durability::Full)?;
     }
-    for &bucket in &written_off.unknown {
-        let changes = of_unknown.get(&bucket).map(Vec::as_slice).unwrap_or_default();
-        update(engine, device, superblock, bucket, changes)?;
+    for (bucket, changes) in last {
+        update(engine, device, superblock, bucket, &changes)?;
     }
     for &bucket in &written_off.lost {
         begin_anew(engine, device, superblock, bucket)?;
@@ -128,6 +129,20 @@ fn begin_anew(engine: &mut Engine, device: &Device, superblock: &Superblock, buc
     bucket_write::write_both(engine, device, layout, &first)?;
     let second = first.image().next_with(&[], epoch).map_err(refused)?;
     bucket_write::write_both(engine, device, layout, &second)
+}
+
+/// The next generation of a bucket with these changes. Where its generations are used up there are two, from the first ones on.
+fn following(
+    image: &Image<'_>,
+    changes: &[(usize, &Inode)],
+    epoch: u64,
+) -> std::result::Result<Vec<NextImage>, BucketError> {
+    if !is_used_up(image.generation()) {
+        return Ok(vec![image.next_with(changes, epoch)?]);
+    }
+    let first = image.begun_anew(epoch)?;
+    let second = first.image().next_with(changes, epoch)?;
+    Ok(vec![first, second])
 }
 
 /// One update of a bucket: the changes, or the same inodes in their next generation.
@@ -156,9 +171,11 @@ fn update(
         };
         let after: Vec<(usize, Inode)> = (0..SLOTS_PER_BUCKET).filter_map(slot_after).collect();
         let after: Vec<(usize, &Inode)> = after.iter().map(|(slot, inode)| (*slot, inode)).collect();
-        next = Some(image.next_with(&after, superblock.epoch));
+        next = Some(following(image, &after, superblock.epoch));
     })?;
     let Some(next) = next else { return Ok(()) };
-    let next = next.map_err(|error| corrupt(device, error.to_string()))?;
-    bucket_write::write_both(engine, device, superblock.layout(), &next)
+    for next in next.map_err(|error| corrupt(device, error.to_string()))? {
+        bucket_write::write_both(engine, device, superblock.layout(), &next)?;
+    }
+    Ok(())
 }
