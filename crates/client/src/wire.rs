@@ -79,6 +79,15 @@ struct Post {
     buffer: Box<[u8]>,
 }
 
+/// What the socket is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    /// Answers and doorbells.
+    News,
+    /// The end of the session, behind whatever was said before it.
+    End,
+}
+
 impl Wire {
     /// Over a connected socket that does not block, on which both sides have greeted each other.
     ///
@@ -210,7 +219,7 @@ impl Wire {
         }
         let mut post = self.post();
         if post.inbox.is_empty() {
-            if self.read(&mut post) {
+            if self.read(&mut post, Sought::News) {
                 // It was for one who sleeps perhaps, and is rung for no more before he has looked.
                 self.ring();
             }
@@ -221,11 +230,11 @@ impl Wire {
         answer
     }
 
-    /// Has it ended, by what the socket has now? No broker of ours leaves more than one read takes in front of its end: answers were
-    /// read before, and a doorbell is sent to who sleeps.
+    /// Has it ended, by what the socket has now? In front of the end may lie answers and a doorbell: who fell asleep for that may have found
+    /// the ring not empty, and left it there. No broker of ours leaves more than one read takes.
     pub fn has_just_gone(&self) -> bool {
         let mut post = self.post();
-        if self.read(&mut post) {
+        if self.read(&mut post, Sought::End) {
             self.ring(); // As in `next_answer`.
         }
         self.count(&post);
@@ -235,7 +244,7 @@ impl Wire {
 
     /// Takes what the socket has, [`READ_MAX`] messages at most: of what is left behind these poll(2) tells the next who sleeps. True: a
     /// doorbell was among it.
-    fn read(&self, post: &mut Post) -> bool {
+    fn read(&self, post: &mut Post, sought: Sought) -> bool {
         let mut is_rung = false;
         for _ in 0..READ_MAX {
             if self.has_gone() {
@@ -261,7 +270,8 @@ impl Wire {
                 Some(Ok(FromBroker::Doorbell)) => {
                     is_rung = true;
                     // Mostly there is nothing behind it; if there is, the next sleep ends at once.
-                    if post.asked.is_empty() && post.urgent.is_empty() && post.outbox.is_empty() {
+                    let is_idle = post.asked.is_empty() && post.urgent.is_empty() && post.outbox.is_empty();
+                    if is_idle && sought == Sought::News {
                         break;
                     }
                     true
@@ -447,7 +457,7 @@ impl FarBell for Wire {
         }
         if !has_gone && !fds[0].revents().is_empty() {
             let mut post = self.post();
-            self.read(&mut post);
+            self.read(&mut post, Sought::News);
             self.flush(&mut post);
         }
     }

@@ -67,6 +67,22 @@ fn a_broker_that_does_not_stop_talking_holds_up_nobody() {
     assert!(!wire.has_gone());
 }
 
+/// Who fell asleep and found the ring not empty has not read its doorbell. A request that its broker has cancelled is asked again only of
+/// a link that knows of the end.
+#[test]
+fn an_end_behind_doorbells_is_seen() {
+    let (wire, theirs) = wire(2);
+    for _ in 0..2 {
+        rustix::net::send(&theirs, &DOORBELL, SendFlags::NOSIGNAL).unwrap();
+    }
+    assert!(!wire.has_just_gone());
+    for _ in 0..2 {
+        rustix::net::send(&theirs, &DOORBELL, SendFlags::NOSIGNAL).unwrap();
+    }
+    drop(theirs);
+    assert!(wire.has_just_gone());
+}
+
 /// A broker that answers one list for ever would have its client take memory until there is none.
 #[test]
 fn a_list_without_an_end_ends_the_session() {

@@ -124,6 +124,7 @@ impl Trials for Plan {
         "drains",
         "failed_writes",
         "failed_openings",
+        "cached_openings",
         "misreads",
         "closes",
     ];

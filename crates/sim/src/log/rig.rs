@@ -142,6 +142,11 @@ impl Rig {
         Ok(rig)
     }
 
+    /// The kernel's page cache lies between the log and its device.
+    pub fn goes_through_a_cache(&mut self) {
+        self.part.goes_through_a_cache();
+    }
+
     /// Notes what was told.
     pub fn tell(&mut self, told: Told) {
         if self.is_on_record {

@@ -162,6 +162,11 @@ pub fn go_on(
     state.model.is_opened_again();
     let with = Random::from(&[random.bits()]);
     let mut rig = Rig::open(arena, state.medium.clone(), &shape.options, with)?;
+    if random.percent(30) {
+        // Batches of which no watermark tells are written once more.
+        *counts.entry("cached_openings").or_default() += 1;
+        rig.goes_through_a_cache();
+    }
     if random.percent(6) {
         *counts.entry("failed_openings").or_default() += 1;
         rig.fails_in = Some(random.below(3) as u32);

@@ -7,6 +7,8 @@
 //!
 //! What lies before the watermark had been written durably when the watermark was. And nobody drops the cache instead
 //! (`POSIX_FADV_DONTNEED`): that is advice, and the kernel does not say which pages it has kept, as they were in use.
+//!
+//! A cache behind `O_DIRECT`, which some file systems have, is not known of: see the limit in `docs/inside/log-format.md`.
 
 use baio_engine::Errno;
 

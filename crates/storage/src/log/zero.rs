@@ -7,6 +7,7 @@ use std::ops::Range;
 use baio_engine::{Errno, Frozen, Memory};
 
 use super::format::DATA_AT;
+use super::front::Life;
 use super::steps::{AfterZero, Next, Step, Zeroing};
 use super::{IoOwner, LogError, LogIoKind, LogPart};
 
@@ -40,6 +41,8 @@ impl Zeroing {
         match result.map(|written| written.min(len) / block * block) {
             Ok(0) => self.failed = self.failed.or(Some((Errno::EIO, at))),
             Ok(written) => self.left.push(at + u64::from(written)..at + u64::from(len)),
+            // Another was refused, and this one may still land: that counts.
+            Err(errno) if is_of_who_wrote(errno) => self.failed = Some((errno, at)),
             Err(errno) => self.failed = self.failed.or(Some((errno, at))),
         }
     }
@@ -70,18 +73,25 @@ impl LogPart {
         }
         if let Some((errno, at)) = zeroing.failed {
             return Next::End(Err(match zeroing.then {
-                // No header tells of that space yet. But of one cache the kernel may tell this write that a batch's has failed; and who has
-                // no service any more (`EPIPE`) has no log.
-                AfterZero::Grow(_) if !self.is_cached && errno != Errno::EPIPE => LogError::Write {
-                    errno,
-                    offset: DATA_AT + at,
-                },
-                _ => self.header_failed(errno),
+                AfterZero::Create => self.header_failed(errno),
+                AfterZero::Grow(_) => self.growth_failed(errno, DATA_AT + at),
             }));
         }
         match zeroing.then {
             AfterZero::Create => self.created(),
             AfterZero::Grow(growth) => self.drain_for(growth),
+        }
+    }
+
+    /// No header tells of a growth's space yet: a log goes on where the device refuses it, if it has not ended meanwhile.
+    fn growth_failed(&mut self, errno: Errno, offset: u64) -> LogError {
+        // Of one cache the kernel may tell this write that a batch's has failed.
+        if self.is_cached || is_of_who_wrote(errno) {
+            return self.header_failed(errno);
+        }
+        match &self.shared.lock().life {
+            Life::Failed(error) => error.clone(),
+            _ => LogError::Write { errno, offset },
         }
     }
 
@@ -104,4 +114,9 @@ impl LogPart {
             zeroing.ended(at, len, block, result);
         }
     }
+}
+
+/// No device has refused it: whoever wrote has ended, or waits no more. The zeroes may land later, over batches if the log went on there.
+fn is_of_who_wrote(errno: Errno) -> bool {
+    matches!(errno, Errno::EPIPE | Errno::ECANCELED | Errno::ETIMEDOUT)
 }

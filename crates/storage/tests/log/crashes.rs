@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use baio_engine::{Arena, Errno};
-use baio_storage::log::{LogError, LogOptions, LogPart, LogRequest, Lsn, WaitKey};
+use baio_storage::log::{LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, WaitKey};
 
 use crate::rig::{Device, Rig, gone_round, record, small};
 
@@ -280,6 +280,62 @@ fn what_only_the_kernels_cache_has_is_written_before_anything_follows_it() {
             assert!(matches!(left.err(), Some(LogError::Rot { .. })));
         }
     }
+}
+
+/// An opening of a log whose last batch only the kernel's cache has, up to its first I/O of this kind.
+fn settling(is_wanted: fn(LogIoKind) -> bool) -> (Rig, u64) {
+    let mut rig = three();
+    rig.batch(&one(3));
+    rig.write_back_fails(0);
+    let arena = Arena::new(8 << 20).unwrap();
+    let mut part = LogPart::open(&arena, SIZE, &small()).unwrap();
+    part.goes_through_a_cache();
+    let mut rig = Rig::of_unopened(arena, rig.crash(|_, _| false), part);
+    let owner = rig.start(LogRequest::Open);
+    rig.pump();
+    while !is_wanted(rig.ios[0].kind) {
+        rig.end(0);
+        rig.pump();
+    }
+    (rig, owner)
+}
+
+/// Nothing follows what could not be written again; the next opening tries that once more.
+#[test]
+fn a_batch_that_cannot_be_written_again_ends_the_opening() {
+    for is_short in [false, true] {
+        let (mut rig, owner) = settling(|kind| matches!(kind, LogIoKind::Write { .. }));
+        assert!(rig.ios[0].is_batch(), "before any header");
+        if is_short {
+            let io = rig.ios.remove(0);
+            rig.part.io_ended(io.id, Ok(0), io.memory);
+        } else {
+            rig.fail(0, Errno::EIO, |_| false);
+        }
+        rig.pump();
+        assert!(rig.ios.is_empty(), "nothing more is written");
+        let answer = rig.take_done(owner);
+        let is_told = matches!(answer, Some(Err(LogError::Failed { errno: Errno::EIO, .. })));
+        assert!(is_told, "{answer:?}, short: {is_short}");
+        let mut rig = reopened_through_a_cache(rig.crash(|_, _| false));
+        assert_eq!(rig.payloads(), expected(&[0, 1, 2, 3]));
+        rig.write(&one(4));
+        let mut rig = reopened(rig.crash(|_, _| false).without_cache());
+        assert_eq!(rig.payloads(), expected(&[0, 1, 2, 3, 4]));
+    }
+}
+
+/// The kernel gives up a clean page when it likes, also between the two reads of an opening.
+#[test]
+fn a_batch_that_has_left_the_cache_since_it_was_found_ends_the_opening() {
+    let (mut rig, owner) = settling(|kind| matches!(kind, LogIoKind::Read { offset, len: 512 } if offset > 8192));
+    rig.device = rig.device.without_cache();
+    rig.run();
+    let answer = rig.take_done(owner).expect("it has ended");
+    let (errno, offset) = (Errno::EIO, 8192 + 3 * 512);
+    assert_eq!(answer.err(), Some(LogError::Read { errno, offset }));
+    let mut rig = reopened(rig.crash(|_, _| false));
+    assert_eq!(rig.payloads(), expected(&[0, 1, 2]));
 }
 
 /// Wherever they lie in the area, also around its end.

@@ -98,6 +98,44 @@ fn a_growth_that_fails_in_a_cache_ends_the_log() {
     assert!(rig.appender.append(b"x").is_err_and(|error| is_told(&error)));
 }
 
+/// A broker that hangs up cancels what it has, and who waits no more is told nothing: its zeroes may land when batches are there. So it is
+/// also where another of the zeroes was refused.
+#[test]
+fn a_growth_that_no_device_has_refused_ends_the_log() {
+    for errno in [Errno::ECANCELED, Errno::ETIMEDOUT, Errno::EPIPE] {
+        let mut rig = Rig::create(SIZE, &small());
+        let size_bytes = SIZE + (2 << 20);
+        rig.device.bytes.resize(size_bytes as usize, 0x77);
+        let owner = rig.start(LogRequest::Grow { size_bytes });
+        rig.pump();
+        assert!(rig.ios.len() > 1, "several zeroes are under way");
+        rig.fail(0, Errno::ENOSPC, |_| false);
+        rig.fail(0, errno, |_| false);
+        rig.run();
+        let is_told = |error: &LogError| matches!(error, LogError::Failed { errno: told, .. } if *told == errno);
+        let answer = rig.take_done(owner);
+        assert!(matches!(&answer, Some(Err(error)) if is_told(error)), "{answer:?}");
+        assert!(rig.appender.append(b"x").is_err_and(|error| is_told(&error)));
+    }
+}
+
+/// The pool below is full: a batch has failed before the zeroes do, and nobody says of that log that it goes on.
+#[test]
+fn a_growth_that_fails_behind_a_batch_says_that_the_log_has_ended() {
+    let mut rig = Rig::create(SIZE, &small());
+    rig.device.bytes.resize(SIZE as usize * 2, 0x77);
+    rig.batch(&record(0, 100));
+    let owner = rig.start(LogRequest::Grow { size_bytes: SIZE * 2 });
+    rig.pump();
+    for _ in ["the batch", "a zero"] {
+        rig.fail(0, Errno::ENOSPC, |_| false);
+    }
+    rig.run();
+    let answer = rig.take_done(owner);
+    assert!(matches!(answer, Some(Err(LogError::Failed { .. }))), "{answer:?}");
+    assert_eq!(rig.part.usage().size_bytes, SIZE);
+}
+
 #[test]
 fn a_growth_without_memory_for_its_second_header_ends_the_log() {
     let (mut rig, owner, _) = growing();
