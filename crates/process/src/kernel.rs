@@ -135,7 +135,7 @@ table! {
     RefusedRights = "refused_rights", "6.16",
         "a socket refuses descriptors that are sent to it (`SO_PASSRIGHTS`)",
         "setsockopt(2), when a broker makes or accepts a socket",
-        "a broker throws descriptors away as it reads, and ends a session that has left its answers unread for five minutes";
+        "a broker throws descriptors away as it reads, and what it has not read when it ends the session";
     NoSignal = "no_signal", "6.18",
         "a write to a pipe or socket without readers raises no signal (`RWF_NOSIGNAL`)",
         "preadv2(2) with it, of memory, when the library for POSIX AIO makes its ring",

@@ -104,7 +104,7 @@ impl Broker {
         }
         if !owes {
             session.unread_since = None;
-        } else if !self.refuses_rights && session.unread_since.is_none() {
+        } else if session.unread_since.is_none() {
             let now = self.core.engine().now();
             session.unread_since = Some(now);
             let until = now.after(self.options.unread_patience);
@@ -127,7 +127,12 @@ impl Broker {
             };
             let until = since.after(self.options.unread_patience);
             if until <= now {
-                self.leave(number as u32);
+                // Nobody tells of a little room: the set does so when most of the socket is free.
+                let session = self.sessions[number].as_deref_mut();
+                match session.is_some_and(|session| session.flush() && session.unread_since != Some(since)) {
+                    true => self.listen_to(number as u32),
+                    false => self.leave(number as u32),
+                }
             } else {
                 self.unread_at = self.unread_at.into_iter().chain([until]).min();
             }
@@ -148,7 +153,7 @@ impl Broker {
             }
             match self.listener.accept() {
                 Ok(Some(socket)) => {
-                    let Ok(who) = sockets::peer(socket.as_fd()) else {
+                    let Ok(who) = self.unknown.peer(socket.as_fd()) else {
                         continue; // Nobody that could own anything.
                     };
                     match self.enter(socket, who, None) {
@@ -237,7 +242,7 @@ impl Broker {
         owner: usize,
         socket: BorrowedFd<'_>,
     ) -> std::result::Result<(Groups, Option<Charge>), Answer> {
-        let list = sockets::groups_of(socket).map_err(|errno| {
+        let list = self.unknown.groups_of(socket).map_err(|errno| {
             let need = "the groups of whoever connects (`SO_PEERGROUPS`)";
             failed(errno, "connect", need, "try again later")
         })?;

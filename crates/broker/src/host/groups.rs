@@ -47,11 +47,11 @@ pub(super) fn of_peer(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
 /// Of `include/uapi/asm-generic/socket.h` too.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// From now on a message to this socket that has descriptors with it is refused to whoever sends it (`EPERM`); so is one to a socket that is
-/// accepted from it. False: the system has no such thing.
+/// From now on a message to this socket that has descriptors with it is refused to whoever sends it (`EPERM`), if the system can do that; so is
+/// one to a socket of who connects to it from now on.
 ///
 /// A descriptor that lies unread in a socket is open. If it is the other end of that very socket, nobody ever hears that its owner has gone.
-pub(super) fn refuse_rights(socket: BorrowedFd<'_>) -> bool {
+pub(super) fn refuse_rights(socket: BorrowedFd<'_>) {
     kernel::tried(Feature::RefusedRights, || {
         let off: libc::c_int = 0;
         // SAFETY: the kernel reads one integer from `off`, which lives through the call.
@@ -65,7 +65,7 @@ pub(super) fn refuse_rights(socket: BorrowedFd<'_>) -> bool {
             )
         };
         said == 0
-    })
+    });
 }
 
 /// Less than the least message takes of a socket. While the kernel wakes whoever waits for room it still counts a byte of what was just read.

@@ -60,7 +60,7 @@ use self::account::Accounts;
 use self::names::Names;
 use self::owners::Owners;
 use self::session::{Rest, Session};
-use self::sockets::Set;
+use self::sockets::{Set, Unknown};
 use crate::seat::{PLACE_BITS, SEATS_MAX};
 
 /// How a broker serves.
@@ -85,8 +85,8 @@ pub struct Options {
     pub memory_bytes_max: Option<u64>,
     /// How long a client that has connected may wait with its hello.
     pub hello_patience: Duration,
-    /// How long a client may leave what it is told unread, where the system refuses it no descriptors (`refused_rights`): one of them may keep its
-    /// connection from ever ending, and is thrown away when what came with it is read, which is not before the client has read.
+    /// How long a client may read nothing of what it is told, while there is no room to tell it more. It is not heard then: nobody would know that
+    /// it has gone, if its own end of the socket lies in what it has sent.
     pub unread_patience: Duration,
     /// What clients may do at most.
     pub rules: Rules,
@@ -150,10 +150,10 @@ pub struct Broker {
     has_stirred: bool,
     /// Those who came and have not said hello, and until when they may wait with it; in order.
     silent: VecDeque<(Time, u64)>,
-    /// When to look for those who read nothing; never where clients send no descriptors.
+    /// When to look for those who read nothing.
     unread_at: Option<Time>,
-    /// Do clients send no descriptors?
-    refuses_rights: bool,
+    /// Users and groups that nobody can be told by here.
+    unknown: Unknown,
     /// Something was given back for which questions may wait.
     has_room: bool,
     names: Names,
@@ -235,7 +235,6 @@ impl Broker {
                 served: options.name.clone(),
             },
             core,
-            refuses_rights: listener.refuses_rights(),
             listener,
             is_deaf: false,
             spare: sockets::spare(),
@@ -252,6 +251,7 @@ impl Broker {
             has_stirred: false,
             silent: VecDeque::new(),
             unread_at: None,
+            unknown: Unknown::read(),
             has_room: false,
             options,
             stop: Arc::default(),

@@ -47,7 +47,7 @@ impl Broker {
     /// completion for one of which nobody knows anything.
     fn begin_round(&mut self, is_ending: &mut bool) {
         self.round = self.round.wrapping_add(1);
-        self.collect();
+        self.take_ends();
         self.publish();
         self.take_rules();
         self.hear();
@@ -138,6 +138,14 @@ impl Broker {
 
     /// Posts what has ended, and answers what was asked.
     fn collect(&mut self) {
+        self.take_ends();
+        for at in self.rotation() {
+            self.answer_all(self.awake[at]);
+        }
+    }
+
+    /// Posts what has ended, and counts what the device is done with.
+    fn take_ends(&mut self) {
         let now = self.core.engine().now();
         while let Some(Ended {
             completion,
@@ -170,9 +178,6 @@ impl Broker {
             if let Some((owner, bytes)) = self.held_on.remove(&ticket) {
                 self.owners.at(owner).let_go(bytes);
             }
-        }
-        for at in self.rotation() {
-            self.answer_all(self.awake[at]);
         }
     }
 
@@ -322,13 +327,13 @@ mod tests {
     use baio_storage::{CreateOptions, FormatOptions, Identity, format_on};
     use baio_words::entry::{Completion, HandleWords, Op, Place, Submission, Tag};
     use baio_words::session::{Answer, FromBroker, Hello, Question, VERSION};
-    use baio_words::{Access, Failure, Hint};
+    use baio_words::{Access, Failure, Hint, Mode, SegmentOp};
     use rustix::net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketType,
     };
 
     use super::*;
-    use crate::host::deal::Good;
+    use crate::host::deal::{ALONE, COPIED_BYTES, Good};
     use crate::host::far::Opened;
     use crate::host::{Listener, Options};
 
@@ -349,7 +354,8 @@ mod tests {
     fn submit(memory: &SessionMemory, entry: &Submission) {
         let mut submissions = Cursor::default();
         memory.submissions().push(&mut submissions, &entry.encode()).unwrap();
-        memory.submissions().publish(&submissions);
+        // The tests wake the broker themselves, whether it sleeps or not.
+        let _ = memory.submissions().publish(&submissions);
     }
 
     /// What the broker has said next, and the descriptor that came with it; no bytes are the end.
@@ -466,6 +472,51 @@ mod tests {
             }
         }
         assert_eq!(at_work(&broker), 0);
+    }
+
+    /// A discard is no work for who copies, however long its range is.
+    #[test]
+    fn what_moves_no_memory_is_not_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut broker, _disk, _socket, memory, handle) = simulated(&dir.path().join("socket"));
+        let len = 512 << 10;
+        let discard = Submission {
+            handle,
+            mode: Mode::Cached,
+            ..Submission::of(SegmentOp::Discard { offset: 0, len }, TAG)
+        };
+        submit(&memory, &discard);
+        broker.wake(0);
+        broker.take();
+        let ration = &broker.owners.at(0).ration;
+        assert_eq!(ration.device_bytes, ALONE.bytes - len as i64, "it was not started");
+        assert_eq!(ration.copied_bytes, COPIED_BYTES);
+    }
+
+    /// The system tells of room when most of the socket is free. Who takes one piece of a long list now and then reads, and is not ended as one
+    /// who does not.
+    #[test]
+    fn who_reads_a_little_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut broker, _disk, socket, _memory, _handle) = simulated(&dir.path().join("socket"));
+        while heard(&socket).is_some_and(|(message, _)| !message.is_empty()) {}
+        broker.options.unread_patience = Duration::ZERO;
+        let session = broker.sessions[0].as_deref_mut().unwrap();
+        let mut more = 8;
+        while more > 0 {
+            // Of one length: what is read makes room for the next.
+            assert!(session.tell(None, vec![0; 8 << 10], None));
+            more -= u32::from(session.owes());
+        }
+        broker.listen_to(0);
+        let is_ended = |broker: &Broker| broker.sessions[0].as_deref().is_none_or(|session| session.is_leaving);
+        for _ in 0..3 {
+            assert!(heard(&socket).is_some());
+            broker.end_unread();
+            assert!(!is_ended(&broker), "it has read");
+        }
+        broker.end_unread();
+        assert!(is_ended(&broker));
     }
 
     /// A hint may go over the same pages again and again, and costs its user as many messages as that takes.

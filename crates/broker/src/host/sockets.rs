@@ -56,6 +56,7 @@ impl Listener {
             let fd = baio_process::descriptor::socket(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
             let _ = rustix::fs::unlink(&beside);
             baio_process::descriptor::bind(&fd, &beside, Mode::from_raw_mode(mode))?;
+            groups::refuse_rights(fd.as_fd());
             rustix::net::listen(&fd, BACKLOG)?;
             let inode = inode_of(&beside)?;
             rustix::fs::rename(&beside, path)?;
@@ -89,15 +90,13 @@ impl Listener {
             Ok(is_packets && is_unix && listens)
         };
         match looked() {
-            Ok(true) => Ok(Listener { fd, bound: None }),
+            Ok(true) => {
+                groups::refuse_rights(fd.as_fd());
+                Ok(Listener { fd, bound: None })
+            }
             Ok(false) => Err(failed(Errno::EPROTOTYPE)),
             Err(errno) => Err(failed(errno.into())),
         }
-    }
-
-    /// Whoever connects from now on sends no descriptors. False: the system has no such thing.
-    pub(super) fn refuses_rights(&self) -> bool {
-        groups::refuse_rights(self.fd.as_fd())
     }
 
     /// The next connection, if one waits.
@@ -108,7 +107,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match baio_process::descriptor::accept(&self.fd, flags) {
             Ok(fd) => {
-                // Who came before the listening socket refused any.
+                // Who came before an adopted socket refused any may have sent some already.
                 groups::refuse_rights(fd.as_fd());
                 Ok(Some(fd))
             }
@@ -164,28 +163,45 @@ fn connect(path: &Path) -> Result<OwnedFd, Said> {
     Ok(fd)
 }
 
-/// Who is at the other end, without the groups beside its own ([`groups_of`]): the kernel's word, as this process's user namespace sees it.
-///
-/// # Errors
-/// `EACCES` for a user that this namespace does not know: all of those look alike, and so does `nobody` where there are such.
-pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
-    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
-    let (uid, gid) = (credentials.uid.as_raw(), credentials.gid.as_raw());
-    if uid == u32::MAX || uid == stand_in("overflowuid") && !knows_all("uid_map") {
-        return Err(Errno::EACCES);
-    }
-    Ok(Identity::new(uid, known(gid, unknown_group())))
+/// What the kernel shows for all users, and for all groups, that this process's user namespace does not know; `None` where it knows all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unknown {
+    user: Option<u32>,
+    group: Option<u32>,
 }
 
-/// The other groups that it is in. A list may have 256 KiB, so it is asked for when its user has a place.
-///
-/// # Errors
-/// What getsockopt(2) said.
-pub(super) fn groups_of(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
-    let mut groups = groups::of_peer(socket)?;
-    let unknown = unknown_group();
-    groups.retain(|gid| known(*gid, unknown) != NO_GROUP);
-    Ok(groups)
+impl Unknown {
+    /// Read once, while there are descriptors for it: clients can use them up.
+    pub(super) fn read() -> Unknown {
+        Unknown {
+            user: (!knows_all("uid_map")).then(|| stand_in("overflowuid")),
+            group: (!knows_all("gid_map")).then(|| stand_in("overflowgid")),
+        }
+    }
+
+    /// Who is at the other end, without the groups beside its own ([`Unknown::groups_of`]): the kernel's word, as this process's user namespace
+    /// sees it.
+    ///
+    /// # Errors
+    /// `EACCES` for a user that this namespace does not know: all of those look alike, and so does `nobody` where there are such.
+    pub(super) fn peer(self, socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
+        let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+        let (uid, gid) = (credentials.uid.as_raw(), credentials.gid.as_raw());
+        if uid == u32::MAX || Some(uid) == self.user {
+            return Err(Errno::EACCES);
+        }
+        Ok(Identity::new(uid, known(gid, self.group)))
+    }
+
+    /// The other groups that it is in. A list may have 256 KiB, so it is asked for when its user has a place.
+    ///
+    /// # Errors
+    /// What getsockopt(2) said.
+    pub(super) fn groups_of(self, socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+        let mut groups = groups::of_peer(socket)?;
+        groups.retain(|gid| known(*gid, self.group) != NO_GROUP);
+        Ok(groups)
+    }
 }
 
 /// A group as the kernel shows it, where all that this process's user namespace does not know are shown as `unknown`: members of one of those
@@ -195,11 +211,6 @@ fn known(gid: u32, unknown: Option<u32>) -> u32 {
         true => NO_GROUP,
         false => gid,
     }
-}
-
-/// The group that stands for those that this process's user namespace does not know; `None` where it knows all of them.
-fn unknown_group() -> Option<u32> {
-    (!knows_all("gid_map")).then(|| stand_in("overflowgid"))
 }
 
 /// What the kernel shows for users or groups that a namespace does not know (`/proc/sys/kernel/overflowuid`, `overflowgid`).
@@ -427,5 +438,18 @@ mod tests {
     fn a_group_that_is_not_known_is_none() {
         assert_eq!([known(7, Some(65534)), known(65534, Some(65534))], [7, NO_GROUP]);
         assert_eq!([known(7, None), known(65534, None)], [7, 65534]);
+    }
+
+    /// Where the kernel refuses any, it does so before the broker accepts: what is in its socket then would lie there with the rest unread.
+    #[test]
+    fn who_is_not_accepted_yet_sends_no_descriptors() {
+        use baio_process::kernel::{Feature, lacking};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let _listener = Listener::bind(&path, 0o600).unwrap();
+        let (client, any) = (connect(&path).unwrap(), spare().unwrap());
+        let is_lacking = lacking().any(|line| line.feature == Feature::RefusedRights);
+        let expected = if is_lacking { Sent::Whole } else { Sent::Gone };
+        assert_eq!(send(client.as_fd(), &[1], Some(any.as_fd())), expected);
     }
 }

@@ -32,13 +32,15 @@ impl<B: Border> Seat<B> {
     ) -> Result<(), SegmentRequest<Memory>> {
         let (_, Tag { index, generation }) = seat_of(tag_of(request.tag));
         let writes = request.op.changes_bytes();
-        let (bytes, is_cached) = (bytes_of(&request), request.mode == Mode::Cached);
+        let bytes = bytes_of(&request);
+        let copied = match request.mode {
+            Mode::Cached => i64::try_from(request.memory.len()).unwrap_or(i64::MAX),
+            _ => 0,
+        };
         let ticket = core.start(request)?;
         ration.requests -= 1;
         ration.device_bytes -= bytes;
-        if is_cached {
-            ration.copied_bytes -= bytes;
-        }
+        ration.copied_bytes -= copied;
         self.stages[index as usize] = Stage::Running {
             generation,
             ticket,

@@ -231,19 +231,22 @@ fn everything_that_a_session_holds_comes_back() {
             for mut client in clients {
                 let handle = client.open("canary", Access::Read);
                 for at in 0..4 {
-                    client.pose(&Question::HandOn {
+                    let hand_on = Question::HandOn {
                         handle: handle.into(),
                         access: Access::Read,
-                    });
-                    client.pose(&Question::List);
-                    client.pose(&Question::Freeze);
-                    client.pose(&create(uid, &format!("new {at}"), 4096));
-                    client.pose(&Question::OpenKnown {
+                    };
+                    // No feature of this session: that ends it, and what comes behind it is not heard.
+                    let identified = Question::OpenKnown {
                         owner_uid: uid,
                         name: "canary".into(),
                         access: Access::Read,
                         identity: Some([3; 16]),
-                    });
+                    };
+                    let new = create(uid, &format!("new {at}"), 4096);
+                    for question in [hand_on, Question::List, Question::Freeze, new, identified] {
+                        let is_heard = client.poses(&question);
+                        assert!(is_heard || at > 0, "{question:?}");
+                    }
                 }
             }
             victim.is_left_with(1);

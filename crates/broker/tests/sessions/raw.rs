@@ -84,13 +84,18 @@ impl Wire {
 
     /// Sends when there is room. False: nobody makes any, for so long that nobody will.
     pub(crate) fn sends_at_last(&self, datagram: &[u8]) -> bool {
+        self.try_send(datagram) || self.has_room_at_last() && self.try_send(datagram)
+    }
+
+    /// Is most of the socket free, or does it come to be?
+    pub(crate) fn has_room_at_last(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let patience = Timespec {
             tv_sec: 0,
             tv_nsec: 300_000_000,
         };
         let mut room = [PollFd::new(&self.0, PollFlags::OUT)];
-        self.try_send(datagram) || poll(&mut room, Some(&patience)) == Ok(1) && self.try_send(datagram)
+        poll(&mut room, Some(&patience)) == Ok(1)
     }
 
     pub(crate) fn send_with(&self, datagram: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
@@ -225,9 +230,14 @@ impl Client {
 
     /// Sends a question; its id.
     pub(crate) fn pose(&mut self, question: &Question) -> u32 {
-        self.ids = self.ids.wrapping_add(1);
-        assert!(self.wire.send(&question.encode(self.ids).unwrap()), "{question:?}");
+        assert!(self.poses(question), "{question:?}");
         self.ids
+    }
+
+    /// Sends one, if the broker still hears this client.
+    pub(crate) fn poses(&mut self, question: &Question) -> bool {
+        self.ids = self.ids.wrapping_add(1);
+        self.wire.send(&question.encode(self.ids).unwrap())
     }
 
     /// The next answer to this question, with what came with it.

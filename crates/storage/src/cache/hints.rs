@@ -79,7 +79,7 @@ impl Cache {
         Ok(over)
     }
 
-    /// How many pages hints have gone over so far, by which whoever serves several users can tell what one of theirs has cost.
+    /// How many pages, kept ranges and keepers hints have gone over so far, by which whoever serves several users can tell what one of theirs has cost.
     #[must_use]
     pub fn pages_hinted(&self) -> u64 {
         self.hinted
@@ -161,12 +161,14 @@ impl Cache {
         let own = object.kept.iter().position(|kept| kept.keeper.id == keeper.id);
         let before: &[Range<u64>] = own.map_or(&[], |own| &object.kept[own].ranges);
         let ranges = joined(before, &pages);
+        let pages_kept = count(&ranges);
+        let more = pages_kept - own.map_or(0, |own| object.kept[own].pages);
         self.hinted += ranges.len() as u64;
-        let more = count(&ranges) - count(before);
         if more == 0 {
             return Ok(()); // All of them are kept by this one already.
         }
-        let (of_one, in_all) = self.kept_by(keeper.uid);
+        let (of_one, in_all, keepers) = self.kept_by(keeper.uid);
+        self.hinted += keepers;
         let total = u64::from(self.frames.total());
         if of_one + more > total / 4 || in_all + more > total / 2 {
             return Err(CacheError::KeptFull);
@@ -177,20 +179,23 @@ impl Cache {
         }
         let kept = &mut self.objects[slot as usize].kept;
         match own {
-            Some(own) => kept[own].ranges = ranges,
-            None => kept.push(Kept { keeper, ranges }),
+            Some(own) => (kept[own].ranges, kept[own].pages) = (ranges, pages_kept),
+            None => kept.push(Kept {
+                keeper,
+                ranges,
+                pages: pages_kept,
+            }),
         }
         self.keep_frames(slot, pages, true);
         Ok(())
     }
 
-    /// Pages that this user keeps, and that everybody does.
-    fn kept_by(&self, uid: u32) -> (u64, u64) {
+    /// Pages that this user keeps, and that everybody does; and how many keepers were asked, at each object.
+    fn kept_by(&self, uid: u32) -> (u64, u64, u64) {
         let all = self.objects.iter().flat_map(|object| &object.kept);
-        all.fold((0, 0), |(of_one, in_all), kept| {
-            let pages = count(&kept.ranges);
-            let own = if kept.keeper.uid == uid { pages } else { 0 };
-            (of_one + own, in_all + pages)
+        all.fold((0, 0, 0), |(of_one, in_all, keepers), kept| {
+            let own = if kept.keeper.uid == uid { kept.pages } else { 0 };
+            (of_one + own, in_all + kept.pages, keepers + 1)
         })
     }
 
@@ -232,6 +237,7 @@ impl Cache {
             ended.extend(kept.ranges.iter().map(within).filter(|range| !range.is_empty()));
             let left = kept.ranges.iter().flat_map(around).filter(|range| !range.is_empty());
             kept.ranges = left.collect();
+            kept.pages = count(&kept.ranges);
         }
         object.kept.retain(|kept| !kept.ranges.is_empty());
         // Other pages are kept, or not, as before.

@@ -17,6 +17,8 @@ pub(super) struct Kept {
     pub(super) keeper: Keeper,
     /// Sorted, and they do not touch.
     pub(super) ranges: Vec<Range<u64>>,
+    /// In all of them: whoever asks what a user keeps looks at every keeper, and there may be millions of ranges.
+    pub(super) pages: u64,
 }
 
 impl Kept {

@@ -316,7 +316,8 @@ impl Core {
             .hint(handle, "prefetch", |cache, object| cache.prefetch(object, pages))
     }
 
-    /// How many pages hints have gone over so far; 0 without a cache. Whoever serves several users can tell by it what one of theirs has cost.
+    /// How many pages, kept ranges and keepers hints have gone over so far; 0 without a cache. Whoever serves several users can tell by it what
+    /// one of theirs has cost.
     #[must_use]
     pub fn pages_hinted(&self) -> u64 {
         self.lane

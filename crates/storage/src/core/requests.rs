@@ -52,7 +52,8 @@ impl Core {
     }
 
     /// Does the kernel still have a request whose outcome was taken? It was answered at its deadline then, and its slot and its part of the device
-    /// are taken until the kernel lets go ([`Core::next_released`]).
+    /// are taken until the kernel lets go ([`Core::next_released`]). Never of a cached request: the I/O that the cache has begun for it is the
+    /// cache's, may be for others too, and goes on whatever becomes of the request.
     #[must_use]
     pub fn is_held(&self, ticket: Ticket) -> bool {
         matches!(self.lane.requests.state(ticket), State::Left(_))

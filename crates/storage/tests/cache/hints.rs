@@ -84,6 +84,16 @@ fn what_a_hint_has_gone_over_is_counted() {
     assert!(gone_over(&h) >= 8);
     assert_eq!(h.cache.drop_pages(h.object, 0..16), Ok(16));
     assert_eq!(gone_over(&h), 16);
+    // What all others keep is added up, also for one that is refused.
+    for id in 2..6 {
+        let other = Keeper { id, uid: 2 };
+        h.cache.keep(h.object, other, 2 * id..2 * id + 1).unwrap();
+    }
+    gone_over(&h);
+    h.cache.keep(h.object, keeper, 20..21).unwrap();
+    assert!(gone_over(&h) > 4);
+    assert_eq!(h.cache.keep(h.object, keeper, 100..200), Err(CacheError::KeptFull));
+    assert!(gone_over(&h) > 4);
 }
 
 #[test]
