@@ -30,7 +30,7 @@ use baio_process::fork::Life;
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 
-use self::watched::Watched;
+use self::watched::{Early, Watched};
 use crate::alarm::Alarm;
 use crate::fired::Fired;
 use crate::options::LinkOptions;
@@ -82,6 +82,8 @@ struct Inner {
     facts: Facts,
     /// How many have the role of reaping.
     reapers: Cell<u32>,
+    /// The last of them left while the core was borrowed: whoever waits is still to be told.
+    left: Cell<bool>,
     /// Those who drive the link from outside loops, to be woken when there is something new to submit.
     drivers: RefCell<Vec<Waker>>,
     /// Futures that found every place of the table taken.
@@ -90,6 +92,8 @@ struct Inner {
     slots: Room,
     /// Kept for the next turn, so that turns allocate nothing.
     wakers: Cell<Vec<Waker>>,
+    /// The same of those who are called for what a borrow has made free.
+    called: Cell<Vec<Waker>>,
     /// Sockets, pipes and timers.
     ours: Ours,
     /// What was said while the core was borrowed.
@@ -170,10 +174,12 @@ impl Local {
             doorbell,
             facts,
             reapers: Cell::new(0),
+            left: Cell::new(false),
             drivers: RefCell::default(),
             room: Room::default(),
             slots: Room::default(),
             wakers: Cell::new(Vec::new()),
+            called: Cell::new(Vec::new()),
             ours: Ours::default(),
             told: RefCell::default(),
             watched: OnceCell::new(),
@@ -233,12 +239,28 @@ impl Local {
         let (freed, free) = core.places_freed();
         let (free_slots, taken) = core.engine().free_slots();
         drop(core);
+        let (places, slots) = (
+            self.0.room.free_for_waiters(freed, free),
+            self.0.slots.free_for_waiters(taken, free_slots),
+        );
+        // Before anybody's code runs: if that panics, they are woken all the same.
+        let called = (places + slots > 0).then(|| self.who_is_called(places, slots));
         self.clear_up();
-        let called = self.0.room.wake_if_freed(freed, free) | self.0.slots.wake_if_freed(taken, free_slots);
-        if called && !(self.0.room.is_empty() && self.0.slots.is_empty()) {
-            // If nobody comes who was called, it calls those behind them.
-            self.call_driver();
+        if let Some(called) = called {
+            self.0.called.set(called.fire());
         }
+    }
+
+    /// Those who stand in front of so many free places and slots. Whoever drives the link is called with them while others stand behind: if nobody
+    /// comes who was called, it calls those.
+    fn who_is_called(&self, places: usize, slots: usize) -> Fired {
+        let mut called = self.0.called.take();
+        self.0.room.take_next(places, &mut called);
+        self.0.slots.take_next(slots, &mut called);
+        if !(self.0.room.is_empty() && self.0.slots.is_empty()) {
+            called.append(&mut self.0.drivers.borrow_mut());
+        }
+        Fired::all(called)
     }
 
     /// The same. Then those are woken who wait for what has ended, and wakers that are not needed any more dropped: both may run anybody's code.
@@ -261,12 +283,21 @@ impl Local {
 
     /// Says what was said while the core was borrowed.
     fn clear_up(&self) {
-        if !self.0.told.borrow().is_empty() {
-            self.0.told.take().into_iter().for_each(|notice| self.tell_link(notice));
-        }
         let called_off = &self.0.ours.called_off;
         if !called_off.borrow().is_empty() {
-            called_off.take().into_iter().for_each(|what| self.call_off(what));
+            self.end_early(called_off.take());
+        }
+        if !self.0.told.borrow().is_empty() {
+            let mut unsaid = Unsaid {
+                link: self,
+                notices: self.0.told.take().into_iter(),
+            };
+            while let Some(notice) = unsaid.notices.next() {
+                self.tell_link(notice);
+            }
+        }
+        if self.0.left.take() && !self.is_driven() {
+            self.leave_role();
         }
     }
 
@@ -276,16 +307,21 @@ impl Local {
             self.0.ours.called_off.borrow_mut().push(what);
             return;
         }
+        self.end_early([what]);
+    }
+
+    fn end_early(&self, all: impl IntoIterator<Item = CalledOff>) {
+        let _calls = CallsDriver(self); // To submit that.
         let _ = self.with(|core| {
-            what.tell(core.engine_mut());
+            all.into_iter().for_each(|what| what.tell(core.engine_mut()));
             Ok(())
         });
-        self.call_driver();
     }
 
     /// Of what is the core's.
     fn tell_core(&self, notice: Notice<Question>) {
         let calls = matches!(notice, Notice::Cancel(_) | Notice::Logged { .. });
+        let _calls = calls.then(|| CallsDriver(self));
         let left = self.with_waking(|core| {
             match notice {
                 Notice::Cancel(ticket) => core.cancel(ticket),
@@ -301,9 +337,6 @@ impl Local {
             Ok(None)
         });
         drop(left); // What is left of a command goes when the core is free.
-        if calls {
-            self.call_driver();
-        }
     }
 
     /// Is somebody's code running inside of a borrow? What it drops is kept until that has ended.
@@ -338,10 +371,14 @@ impl Transport for Local {
             Some(_) => (ticket, core.poll(ticket, copy)),
             None => (ticket, Poll::Pending),
         });
+        // Nobody but a future's poller takes that outcome.
+        let awaited = started.as_ref().ok().filter(|_| waker.is_some());
+        let mut unheld = Unheld(self, awaited.map(|(ticket, _)| Notice::Abandon(*ticket)));
         self.leave_waking(core);
         if started.is_ok() {
             self.call_driver();
         }
+        unheld.1 = None;
         started.map_err(NotTaken::Full)
     }
 
@@ -435,6 +472,7 @@ impl Transport for Local {
         };
         // A loop of the program's own is about to sleep on the link's descriptor.
         let watched = self.0.watched.get().filter(|_| matches!(wait, Wait::No));
+        let _early = Early(self, watched);
         let ended = self.with_waking(|core| {
             if watched.is_some() {
                 Watched::arm(core);
@@ -553,6 +591,39 @@ impl Transport for Local {
         waiting.append(&mut self.0.drivers.take());
         Fired::all(waiting).fire();
         closed.unwrap_or(Ok(()))
+    }
+}
+
+/// What was said while the core was borrowed, and is being said now. If somebody's code panics meanwhile, the rest is kept for the end of the
+/// next borrow.
+struct Unsaid<'a> {
+    link: &'a Local,
+    notices: std::vec::IntoIter<Notice<Question>>,
+}
+
+impl Drop for Unsaid<'_> {
+    fn drop(&mut self) {
+        self.link.0.told.borrow_mut().extend(self.notices.by_ref());
+    }
+}
+
+/// What nobody has yet who would give it up: said if somebody's waker panics before.
+struct Unheld<'a>(&'a Local, Option<Notice<Question>>);
+
+impl Drop for Unheld<'_> {
+    fn drop(&mut self) {
+        if let Some(notice) = self.1.take() {
+            self.0.tell_link(notice);
+        }
+    }
+}
+
+/// Calls whoever drives the link from outside at its end, also if somebody else's waker panics before.
+struct CallsDriver<'a>(&'a Local);
+
+impl Drop for CallsDriver<'_> {
+    fn drop(&mut self) {
+        self.0.call_driver();
     }
 }
 

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use baio_client::WaitPlace;
@@ -60,10 +60,12 @@ impl Work {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
+        // While all is in its place, and nothing is borrowed: a clone may run anybody's code, which may turn the link.
+        let waker = context.waker().clone();
         let polled = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Fresh(request) => self.start(*request, context),
+            Stage::Fresh(request) => self.start(*request, waker),
             Stage::Refused(why) => Poll::Ready(Err(*why)),
-            Stage::Started(tag) => self.look(tag, context),
+            Stage::Started(tag) => self.look(tag, waker),
             Stage::Ended => Poll::Ready(Err((self.failed(Fault::Stale), None))),
         };
         // Who has ended stands in nobody's way, also while its owner keeps it.
@@ -73,7 +75,7 @@ impl Work {
         polled
     }
 
-    fn start(&mut self, request: Request, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
+    fn start(&mut self, request: Request, waker: Waker) -> Poll<std::result::Result<Completion, NotDone>> {
         let ours = self.link.ours();
         let refusal = match self.link.link_state().refusal {
             None if ours.closed.get() => Some(Fault::Stale),
@@ -84,48 +86,50 @@ impl Work {
             return Poll::Ready(Err((self.failed(fault), Some(request.memory))));
         }
         let tag = ours.next_tag();
-        let mut given = Some(request.tagged(tag));
-        let submitted = self
-            .link
-            .with(|core| Ok(given.take().map(|request| core.engine_mut().submit(request))));
+        let mut given = Some((request.tagged(tag), waker));
+        let stage = &mut self.stage;
+        let submitted = self.link.with(|core| {
+            if let Some((request, waker)) = given.take() {
+                match core.engine_mut().submit(request) {
+                    // Within the borrow: behind it a waker may turn the link, or panic.
+                    Ok(id) => {
+                        let entry = Entry::UnderWay(id, Some(waker));
+                        ours.entries.borrow_mut().insert(tag, entry);
+                        *stage = Stage::Started(tag);
+                    }
+                    Err(back) => given = Some((back, waker)),
+                }
+            }
+            Ok(())
+        });
         match (submitted, given) {
-            (Ok(Some(Ok(id))), _) => {
-                let entry = Entry::UnderWay(id, Some(context.waker().clone()));
-                ours.entries.borrow_mut().insert(tag, entry);
+            (Ok(()), None) => {
                 if let Some(place) = self.place.take() {
                     self.link.slots().served(place);
                 }
                 self.link.call_driver();
-                self.stage = Stage::Started(tag);
                 Poll::Pending
             }
-            (Ok(Some(Err(back))), _) => self.wait_for_slot(back, context),
-            (Ok(None), given) => Poll::Ready(Err((self.failed(Fault::Stale), given.map(|request| request.memory)))),
-            (Err(error), given) => Poll::Ready(Err((error, given.map(|request| request.memory)))),
+            (Ok(()), Some((back, waker))) => self.wait_for_slot(back, waker),
+            (Err(error), given) => Poll::Ready(Err((error, given.map(|(request, _)| request.memory)))),
         }
     }
 
-    fn wait_for_slot(
-        &mut self,
-        request: Request,
-        context: &mut Context<'_>,
-    ) -> Poll<std::result::Result<Completion, NotDone>> {
+    fn wait_for_slot(&mut self, request: Request, waker: Waker) -> Poll<std::result::Result<Completion, NotDone>> {
         let until = request.policy.deadline;
         if until.is_some_and(|at| at <= self.link.link_clock()) {
             let error = self.failed(baio_engine::Error::Cancelled);
             return Poll::Ready(Err((error, Some(request.memory))));
         }
-        let waker = context.waker().clone();
+        self.stage = Stage::Fresh(Box::new(request)); // First: another's waker may panic.
         self.link.slots().wait(&mut self.place, waker, until);
         if until.is_some() {
             self.link.call_driver(); // It may have to wake up sooner.
         }
-        self.stage = Stage::Fresh(Box::new(request));
         Poll::Pending
     }
 
-    fn look(&mut self, tag: u64, context: &mut Context<'_>) -> Poll<std::result::Result<Completion, NotDone>> {
-        let waker = context.waker().clone(); // Not under the borrow: a clone may run anybody's code.
+    fn look(&mut self, tag: u64, waker: Waker) -> Poll<std::result::Result<Completion, NotDone>> {
         let mut entries = self.link.ours().entries.borrow_mut();
         let displaced = match entries.remove(&tag) {
             Some(Entry::Ended(completion)) => return Poll::Ready(Ok(completion)),
@@ -136,8 +140,8 @@ impl Work {
             None => return Poll::Ready(Err((self.failed(Fault::Stale), None))),
         };
         drop(entries);
+        self.stage = Stage::Started(tag); // First: the drop of a waker may panic.
         drop(displaced);
-        self.stage = Stage::Started(tag);
         if self.link.is_driven() {
             return Poll::Pending;
         }

@@ -30,11 +30,19 @@ impl Room {
         self.waiting.borrow().until()
     }
 
-    /// Wakes as many as places have been freed since the last time, but no more than there are. Not because there *is* a place: it may be
-    /// none for those who wait, and they would be woken for ever. Was there anybody to be woken?
-    pub(crate) fn wake_if_freed(&self, freed: u64, free: usize) -> bool {
+    /// If anybody waits, how many places have been freed since the last time, but no more than there are: for so many of those who wait
+    /// ([`Room::take_next`]). Not because there *is* a place: it may be none for them, and they would be woken for ever.
+    pub(crate) fn free_for_waiters(&self, freed: u64, free: usize) -> usize {
         let more = freed.wrapping_sub(self.freed.replace(freed));
-        self.wake_next(usize::try_from(more).map_or(free, |more| more.min(free)))
+        match self.is_empty() {
+            true => 0,
+            false => usize::try_from(more).map_or(free, |more| more.min(free)),
+        }
+    }
+
+    /// The wakers of this many of them, at most.
+    pub(crate) fn take_next(&self, count: usize, into: &mut Vec<Waker>) {
+        self.waiting.borrow_mut().wake_next(count, into);
     }
 
     /// Does nobody wait, or was everybody called?

@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use baio::{
     SegmentOp, Wait,
 };
 use common::broker::Served;
+use common::is_readable;
 
 /// What a child has of its parent's.
 struct Copies<L: Link> {
@@ -180,16 +180,6 @@ fn a_child_is_refused_by_a_link_of_its_parents_thread_too() {
     let _event = link.event_fd().unwrap();
     story(&link, Some(file));
     link.close().unwrap();
-}
-
-fn is_readable(event: &OwnedFd) -> bool {
-    let mut polled = libc::pollfd {
-        fd: event.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry, which is ours.
-    unsafe { libc::poll(&raw mut polled, 1, 0) == 1 }
 }
 
 /// Parent and child share the descriptor on which the parent's loop sleeps.

@@ -1,8 +1,8 @@
 //! Errors: each function gives a negative number, and the thread keeps the text of the last one, with need and cure
 //! (docs/inside/decisions/0031-errors-in-c.md).
 
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CString, c_char, c_int};
 
 use baio::{Errno, Error};
 
@@ -66,22 +66,23 @@ struct Last {
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
+    /// The same once that one has gone with its thread: a handler of atexit(3) may call still. It stays to the end, and its texts are never freed.
+    static LATE: Cell<Option<&'static Last>> = const { Cell::new(None) };
 }
 
 /// Keeps it as the thread's last, and gives its code.
 pub(crate) fn keep(failure: &Failure) -> c_int {
-    let last = Last {
+    let mut last = Some(Last {
         text: c_text(&failure.text),
         name: c_text(&failure.name),
         cure: c_text(failure.cure.as_deref().unwrap_or("")),
-    };
-    // Fails only when the thread has ended ([`GONE`]).
-    let _ = LAST.try_with(|kept| kept.replace(last));
+    });
+    let kept = LAST.try_with(|kept| kept.replace(last.take().unwrap_or_default()));
+    if kept.is_err() {
+        LATE.set(last.map(|last| &*Box::leak(Box::new(last))));
+    }
     failure.code()
 }
-
-/// What a handler of atexit(3) reads, once the texts of the main thread have gone.
-const GONE: &CStr = c"the thread has ended, and its links of kind BAIO_LINK_THREAD with it; close them before";
 
 /// Which text of the last failure.
 pub(crate) enum Text {
@@ -92,16 +93,11 @@ pub(crate) enum Text {
 
 /// It stays at its place until the thread's next failure.
 pub(crate) fn last(which: &Text) -> *const c_char {
-    let found = LAST.try_with(|kept| {
-        let kept = kept.borrow();
-        match which {
-            Text::Message => kept.text.as_ptr(),
-            Text::Name => kept.name.as_ptr(),
-            Text::Cure => kept.cure.as_ptr(),
-        }
-    });
-    found.unwrap_or(match which {
-        Text::Message => GONE.as_ptr(),
-        Text::Name | Text::Cure => c"".as_ptr(),
-    })
+    let text = |kept: &Last| match which {
+        Text::Message => kept.text.as_ptr(),
+        Text::Name => kept.name.as_ptr(),
+        Text::Cure => kept.cure.as_ptr(),
+    };
+    let found = LAST.try_with(|kept| text(&kept.borrow()));
+    found.unwrap_or_else(|_| LATE.get().map_or(c"".as_ptr(), text))
 }

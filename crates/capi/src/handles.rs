@@ -157,8 +157,8 @@ pub(crate) fn find<T>(pointer: *const T, kind: Kind) -> Result<Found> {
 }
 
 /// The table of this thread has gone: when the main thread ends, that is before the handlers of atexit(3).
-fn ended(what: &str) -> Failure {
-    let text = format!("{what}: the thread that opened its link has ended");
+pub(crate) fn ended(what: &str) -> Failure {
+    let text = format!("{what}: the thread of its link has ended");
     let cure = "close links of kind BAIO_LINK_THREAD before their thread ends, and not in atexit";
     Failure::new(Errno::ESRCH, text, cure)
 }

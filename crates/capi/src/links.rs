@@ -15,7 +15,7 @@ use crate::abi::{
 };
 use crate::border::{Out, grown, guard, invalid, path, text, unused};
 use crate::failure::{self, Result, Text};
-use crate::handles::{Handle, Home, forget, keep, look, of_any_thread, of_this_thread, on_either, this_thread};
+use crate::handles::{Handle, Home, ended, forget, keep, look, of_any_thread, of_this_thread, on_either, this_thread};
 use crate::reaping;
 use crate::things::{Kind, LinkState, Thing};
 
@@ -100,6 +100,10 @@ fn kept<L: Home>(link: L) -> Result<*mut baio_link> {
 }
 
 fn open(kind: u32, path: Option<PathBuf>, given: &baio_link_options, volume: &str) -> Result<*mut baio_link> {
+    // First: a volume that was opened, and could not be kept, would be marked as in use.
+    if kind == BAIO_LINK_THREAD && of_this_thread(|_| ()).is_none() {
+        return Err(ended("open a link"));
+    }
     let options = options_of(given)?;
     if kind != BAIO_LINK_BROKER && (given.reconnect_ns != 0 || !volume.is_empty()) {
         let text = "`reconnect_ns` and `volume` of `options` are for a link to a broker";

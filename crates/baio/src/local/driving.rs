@@ -45,8 +45,12 @@ impl Local {
         Role(self.clone())
     }
 
-    /// Nobody reaps any more: whoever waits is woken, to be told so.
-    fn leave_role(&self) {
+    /// Nobody reaps any more: whoever waits is woken, to be told so. While the core is borrowed that is put off until the end of the borrow.
+    pub(super) fn leave_role(&self) {
+        if self.is_inside() {
+            self.0.left.set(true);
+            return;
+        }
         let drivers = self.0.drivers.take();
         // First those who wait for room: the end of a borrow would wake some of them here.
         let mut waiting = self.take_who_wait();

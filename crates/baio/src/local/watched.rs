@@ -90,6 +90,19 @@ impl Watched {
     }
 }
 
+/// Whoever is called by a turn may panic, and the loop catch that. Then the turn has not told what it has found: the loop is to look again.
+pub(super) struct Early<'a>(pub(super) &'a Local, pub(super) Option<&'a Watched>);
+
+impl Drop for Early<'_> {
+    fn drop(&mut self) {
+        // In a forked child the bell is the parent's.
+        let is_cut_short = std::thread::panicking() && self.0.check_life().is_ok();
+        if let Some(watched) = self.1.filter(|_| is_cut_short) {
+            watched.bell.borrow_mut().tell(true);
+        }
+    }
+}
+
 impl Local {
     pub(super) fn watched_fd(&self) -> Result<OwnedFd> {
         self.check_life()?;
@@ -98,6 +111,7 @@ impl Local {
             None => {
                 let new = self.with(Watched::new)?;
                 let watched = self.0.watched.get_or_init(|| new);
+                let _early = Early(self, Some(watched));
                 watched.tell(self)?;
                 watched
             }

@@ -10,6 +10,7 @@ pub mod story;
 pub mod stream;
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -140,6 +141,26 @@ impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("the test wants a waker to panic");
+    }
+}
+
+/// A waker that panics.
+pub fn panicking_waker() -> Waker {
+    Waker::from(Arc::new(Panics))
+}
+
+/// Is a link's descriptor readable now?
+pub fn is_readable(event: &OwnedFd) -> bool {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut fds = [rustix::event::PollFd::new(event, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&now)).unwrap() > 0
 }
 
 /// An executor that knows nothing of us: it polls the work and the driver when they were woken.

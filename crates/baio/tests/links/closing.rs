@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use baio::{Access, Backend, Fault, Link, Local};
 
@@ -66,14 +65,6 @@ fn requests_on_a_closed_link_are_told() {
     );
 }
 
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("the test wants a waker to panic");
-    }
-}
-
 /// The panic is the caller's; what was written is on the device all the same.
 #[test]
 fn a_driver_that_panics_at_the_end_loses_no_cached_write() {
@@ -84,7 +75,7 @@ fn a_driver_that_panics_at_the_end_loses_no_cached_write() {
     let mut page = segment.buffer(4096).unwrap();
     page.fill(7);
     segment.write_at(0, page).cached().wait().unwrap();
-    volume.set_driver(&Waker::from(Arc::new(Panics)));
+    volume.set_driver(&common::panicking_waker());
     let link = volume.clone();
     let closed = catch_unwind(AssertUnwindSafe(|| link.close()));
     assert!(closed.is_err(), "the waker did not panic");

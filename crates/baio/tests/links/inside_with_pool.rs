@@ -3,14 +3,15 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use baio::{Backend, Buffer, Event, Link, Local, Request, StreamRequest};
+use baio::{Backend, Buffer, Drive, Event, Link, Local, Request, StreamRequest};
 
 use crate::common::story::tell_of;
-use crate::common::{self, begun};
+use crate::common::{self, Wakes, begun};
 
 type Ends = Pin<Box<dyn Future<Output = ()>>>;
 type Read = Pin<Box<Request<Local, Buffer>>>;
@@ -21,7 +22,8 @@ thread_local! {
     /// What runs inside must be `Send`, and these are not.
     static READ: RefCell<Option<Read>> = const { RefCell::new(None) };
     static FREEZE: RefCell<Option<Ends>> = const { RefCell::new(None) };
-    static TIMER: RefCell<Option<Timer>> = const { RefCell::new(None) };
+    static TIMERS: RefCell<Vec<Timer>> = const { RefCell::new(Vec::new()) };
+    static DRIVER: RefCell<Option<Drive>> = const { RefCell::new(None) };
     static RECEIVED: RefCell<Option<Received>> = const { RefCell::new(None) };
 }
 
@@ -80,10 +82,46 @@ fn a_timer_is_dropped_inside() {
     tell_of(|| {
         let (_dir, volume) = common::volume(Backend::Auto);
         let driver = volume.drive();
-        TIMER.set(Some(begun(volume.sleep(Duration::from_secs(3600)))));
-        volume.with_pool(|_| drop(TIMER.take())).wait().unwrap();
+        TIMERS.set(vec![begun(volume.sleep(Duration::from_secs(3600)))]);
+        volume.with_pool(|_| drop(TIMERS.take())).wait().unwrap();
         drop(driver);
         volume.close().unwrap();
+    });
+}
+
+/// Whoever drives the link is called for that, and panics.
+#[test]
+fn two_timers_are_dropped_inside_beside_a_driver_that_panics() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Auto);
+        let driver = volume.drive();
+        let timers = (0..2).map(|_| begun(volume.sleep(Duration::from_secs(3600))));
+        TIMERS.set(timers.collect());
+        volume.set_driver(&common::panicking_waker());
+        let run = volume.with_pool(|_| drop(TIMERS.take()));
+        let ran = catch_unwind(AssertUnwindSafe(|| run.wait()));
+        assert!(ran.is_err(), "nobody was called");
+        common::finish(&volume);
+        drop(driver);
+    });
+}
+
+/// Whoever waits hears that nobody drives the link any more.
+#[test]
+fn the_last_who_drives_the_link_goes_inside() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Auto);
+        let segment = common::segment(&volume, "one", 64 << 10);
+        let (wakes, waker) = Wakes::new();
+        DRIVER.set(Some(volume.drive()));
+        let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        let mut context = Context::from_waker(&waker);
+        assert!(read.as_mut().poll(&mut context).is_pending());
+        let mut run = Box::pin(volume.with_pool(|_| drop(DRIVER.take())));
+        let _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(wakes.count(), 1);
+        assert!(read.as_mut().poll(&mut context).is_ready());
+        drop((read, run));
     });
 }
 

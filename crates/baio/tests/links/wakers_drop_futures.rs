@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
-use baio::{Backend, Buffer, Event, File, Link, Local, Log, LogOptions, Operation, Request, Wait};
+use baio::{Backend, Buffer, Event, File, Link, Local, Log, LogOptions, Operation, Request, SegmentOp, Wait};
 
 use crate::common::story::tell_of;
 use crate::common::{self, Wakes};
@@ -164,14 +164,6 @@ fn leaving_an_open_may_drop_other_futures() {
     tell_of(|| an_open_lets_its_waker_go(drop));
 }
 
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("the test wants a waker to panic");
-    }
-}
-
 #[test]
 fn a_waker_that_panics_leaves_nobody_else_asleep() {
     let (_dir, volume) = common::volume(Backend::Sync);
@@ -181,7 +173,7 @@ fn a_waker_that_panics_leaves_nobody_else_asleep() {
     let mut reads: Vec<_> = (0..2)
         .map(|block| Box::pin(segment.read_at(block * 4096, segment.buffer(4096).unwrap())))
         .collect();
-    for (read, waker) in reads.iter_mut().zip([Waker::from(Arc::new(Panics)), waker]) {
+    for (read, waker) in reads.iter_mut().zip([common::panicking_waker(), waker]) {
         assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     // This backend refuses a timer, and the same turn says so.
@@ -238,14 +230,18 @@ thread_local! {
     static TURNS: Cell<u32> = const { Cell::new(0) };
 }
 
+fn turn() {
+    if let Some(link) = LINK.with_borrow(Option::clone) {
+        link.turn(Wait::No).unwrap();
+        TURNS.set(TURNS.get() + 1);
+    }
+}
+
 struct Turns;
 
 impl Wake for Turns {
     fn wake(self: Arc<Self>) {
-        if let Some(link) = LINK.with_borrow(Option::clone) {
-            link.turn(Wait::No).unwrap();
-            TURNS.set(TURNS.get() + 1);
-        }
+        turn();
     }
 }
 
@@ -270,6 +266,130 @@ fn a_waker_may_turn_a_link_whose_descriptor_is_being_told() {
     assert!(polled.is_ready());
     LINK.set(None);
     assert!(TURNS.get() > 1, "they were not called");
+    drop((reads, driver));
+}
+
+/// A waker that turns the link whenever it is cloned.
+fn turning_waker() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        turn();
+        raw()
+    }
+    const TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| {}, |_| {}, |_| {});
+    const fn raw() -> RawWaker {
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    #[allow(unsafe_code)]
+    // SAFETY: the table ignores its data pointer.
+    unsafe {
+        Waker::from_raw(raw())
+    }
+}
+
+/// This backend's refusal of the timer is found by the next turn: by none before somebody waits for it.
+#[test]
+fn the_clone_of_a_waker_may_turn_the_link() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Sync);
+        let driver = volume.drive();
+        let waker = turning_waker();
+        let mut sleep = volume.sleep(Duration::ZERO);
+        LINK.set(Some(volume.clone()));
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        LINK.set(None);
+        assert!(TURNS.get() > 0, "it was not cloned");
+        let _ = volume.block_on(sleep).unwrap();
+        drop(driver);
+    });
+}
+
+/// A turn ends the read of a future, whose waker panics, and one that is taken by its ticket: the program's loop hears of that.
+#[test]
+fn a_waker_that_panics_keeps_no_outcome_from_a_loop() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Sync);
+        let segment = common::segment(&volume, "two", 64 << 10);
+        let event = volume.event_fd().unwrap();
+        while common::is_readable(&event) {
+            volume.turn(Wait::No).unwrap();
+        }
+        let driver = volume.drive();
+        let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        let waker = common::panicking_waker();
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let other = segment.request(SegmentOp::Read { offset: 4096 }, segment.buffer(4096).unwrap());
+        segment.submit(other).unwrap();
+        let mut panics = 0;
+        while volume.in_flight() > 0 {
+            let turned = catch_unwind(AssertUnwindSafe(|| volume.turn(Wait::No).unwrap()));
+            panics += u32::from(turned.is_err());
+        }
+        assert_eq!(panics, 1);
+        assert!(common::is_readable(&event), "the loop sleeps beside an outcome");
+        volume.next_outcome().unwrap().result.unwrap();
+        drop((read, driver));
+    });
+}
+
+/// Whoever drives the link is called for what begins. If that panics, nobody has the request: nothing of it stays behind.
+#[test]
+fn what_begins_beside_a_driver_that_panics_leaves_nothing() {
+    tell_of(|| {
+        let (_dir, volume) = common::volume(Backend::Auto);
+        let segment = common::segment(&volume, "one", 64 << 10);
+        let free = volume.arena_free_bytes();
+        let driver = volume.drive();
+        let mut noop = Context::from_waker(Waker::noop());
+        let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        volume.set_driver(&common::panicking_waker());
+        let polled = catch_unwind(AssertUnwindSafe(|| read.as_mut().poll(&mut noop).is_ready()));
+        assert!(polled.is_err(), "nobody was called for the read");
+        let mut sleep = volume.sleep(Duration::from_secs(3600));
+        volume.set_driver(&common::panicking_waker());
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut sleep).poll(&mut noop).is_ready()));
+        assert!(polled.is_err(), "nobody was called for the timer");
+        drop((read, sleep));
+        common::finish(&volume);
+        assert_eq!(volume.arena_free_bytes(), free);
+        drop(driver);
+    });
+}
+
+thread_local! {
+    /// Does [`PanicsLater`] panic now?
+    static PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
+struct PanicsLater;
+
+impl Wake for PanicsLater {
+    fn wake(self: Arc<Self>) {
+        assert!(!PANICS.get(), "the test wants a waker to panic");
+    }
+}
+
+/// The first of those who wait for a place is called for one, and panics. Whoever drives the link is to call those behind it.
+#[test]
+fn who_panics_when_it_is_called_for_a_place_keeps_no_driver_asleep() {
+    let (_dir, path) = common::image(16 << 20);
+    let volume = Local::open_with(&path, &common::options(Backend::Sync, 8)).unwrap();
+    let segment = common::segment(&volume, "full", 64 << 10);
+    let driver = volume.drive();
+    let mut reads: Vec<_> = (0..64)
+        .map(|_| Box::pin(segment.read_at(0, segment.buffer(4096).unwrap())))
+        .collect();
+    for read in &mut reads {
+        let waker = Waker::from(Arc::new(PanicsLater));
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    common::finish(&volume);
+    let (wakes, waker) = Wakes::new();
+    volume.set_driver(&waker);
+    PANICS.set(true);
+    let mut noop = Context::from_waker(Waker::noop());
+    let polled = catch_unwind(AssertUnwindSafe(|| reads[0].as_mut().poll(&mut noop).is_ready()));
+    PANICS.set(false);
+    assert_eq!((polled.is_err(), wakes.count()), (true, 1));
     drop((reads, driver));
 }
 

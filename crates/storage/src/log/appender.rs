@@ -10,7 +10,7 @@ use super::error::LogError;
 use super::read::Batches;
 use super::retained::Retained;
 use super::shared::Shared;
-use super::waits::{Fired, WaitPlace, WhenDurable};
+use super::waits::{FireAll, Fired, WaitPlace, WhenDurable};
 
 /// Appends records to a log and tells when they are durable. Of any thread; a clone appends to the same log.
 #[derive(Clone, Debug)]
@@ -192,9 +192,10 @@ impl Appender {
             Ok(false) => {
                 let (number, gone, fired) = front.wait_room(old, bytes, copy);
                 drop(front);
+                let fired = FireAll(fired); // Also if the drop of a waker panics.
                 key.waits = Some((Arc::clone(&self.shared), Waiting::Room(number)));
                 drop(gone);
-                fired.into_iter().for_each(Fired::fire);
+                drop(fired);
                 Poll::Pending
             }
             Ok(true) => {
@@ -260,8 +261,9 @@ impl WaitKey {
                 Waiting::Room(number) => front.leave_room(number),
             }
         };
+        let fired = FireAll(fired); // Also if the drop of the waker panics.
         drop(waker);
-        fired.into_iter().for_each(Fired::fire);
+        drop(fired);
     }
 }
 

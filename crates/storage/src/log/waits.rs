@@ -7,6 +7,7 @@
 //! more is given back, to be dropped without the lock.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
@@ -40,6 +41,24 @@ impl std::fmt::Debug for Fired {
             Fired::Wake(_) => "Wake",
             Fired::Call(..) => "Call",
         })
+    }
+}
+
+/// Several who are to hear now: its drop lets them go. If one of them panics, the others hear all the same, and the panic goes on behind them;
+/// but not where another one is under way, as a second would end the process.
+pub(super) struct FireAll(pub(super) Vec<Fired>);
+
+impl Drop for FireAll {
+    fn drop(&mut self) {
+        let (is_quiet, mut first) = (std::thread::panicking(), None);
+        for fired in self.0.drain(..) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| fired.fire())) {
+                first = first.or(Some(panic));
+            }
+        }
+        if let (false, Some(panic)) = (is_quiet, first) {
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -342,5 +361,40 @@ impl Waits {
     pub(super) fn take_fired(&mut self, into: &mut Vec<Fired>) {
         into.append(&mut self.fired);
         self.are_told_out = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// As many as are given hear, and those that are true panic.
+    fn told(panics: &[bool], heard: &Arc<AtomicU32>) -> FireAll {
+        let fired = panics.iter().map(|panics| {
+            let (panics, heard) = (*panics, Arc::clone(heard));
+            let callback = move |_: Result<(), LogError>| {
+                heard.fetch_add(1, Ordering::Relaxed);
+                assert!(!panics, "the test wants a callback to panic");
+            };
+            Fired::Call(Box::new(callback), Ok(()))
+        });
+        FireAll(fired.collect())
+    }
+
+    #[test]
+    fn all_hear_whoever_panics() {
+        let heard = Arc::new(AtomicU32::new(0));
+        let all = told(&[true, true, false], &heard);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(all))).is_err());
+        assert_eq!(heard.swap(0, Ordering::Relaxed), 3);
+        // A panic is under way already: a second one would end the process.
+        let cut_short = || {
+            let _all = told(&[true, false], &heard);
+            assert!(heard.load(Ordering::Relaxed) > 0, "the test wants a panic");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(cut_short)).is_err());
+        assert_eq!(heard.load(Ordering::Relaxed), 2);
     }
 }
