@@ -244,7 +244,7 @@ impl Local {
             self.0.slots.free_for_waiters(taken, free_slots),
         );
         // Before anybody's code runs: if that panics, they are woken all the same.
-        let called = (places + slots > 0).then(|| self.who_is_called(places, slots));
+        let called = (places > 0 || slots > 0).then(|| self.who_is_called(places, slots));
         self.clear_up();
         if let Some(called) = called {
             self.0.called.set(called.fire());
@@ -292,7 +292,7 @@ impl Local {
                 link: self,
                 notices: self.0.told.take().into_iter(),
             };
-            while let Some(notice) = unsaid.notices.next() {
+            for notice in unsaid.notices.by_ref() {
                 self.tell_link(notice);
             }
         }

@@ -115,7 +115,8 @@ fn what_only_looks_like_a_rename_is_none() {
 /// A repair that has to change the new inode, in its generation or in its name, finishes the rename all the same.
 #[test]
 fn a_repair_of_the_new_inode_finishes_the_rename() {
-    let changes: [(&str, &dyn Fn(&mut Inode)); 2] = [
+    type Change = dyn Fn(&mut Inode);
+    let changes: [(&str, &Change); 2] = [
         ("inode-generation", &|inode| inode.generation = GENERATION_MAX),
         ("name-twice", &|inode| {
             inode.name = Some(SegmentName::new("old").unwrap())
