@@ -4,7 +4,7 @@ use super::{Figure, Kind, ends};
 use crate::figures::median;
 use crate::report::numbers::{figure, ratio};
 
-/// More in flight are worth it from here on.
+/// More in flight are worth it from here on, where the rounds agree: each request waits longer for it.
 const WORTH: f64 = 1.1;
 
 /// Rounds that differ no more than this say the same.
@@ -47,6 +47,11 @@ fn times(of: &Figure, other: &Figure) -> Option<Times> {
 }
 
 impl Times {
+    /// Does it gain more than noise? In each round a tenth, and more than what lies between the rounds.
+    fn pays(&self) -> bool {
+        self.least >= WORTH && self.least * self.least > self.most
+    }
+
     /// `3.71 times`; where the rounds lie far apart, between which they do.
     fn said(&self) -> String {
         match self.most < SAME * self.least {
@@ -54,24 +59,29 @@ impl Times {
             false => format!("{} to {} times", figure(self.least), figure(self.most)),
         }
     }
+
+    /// `0.983 to 1.124 times`: what lies so near to 1 that its digits say whether it is more.
+    fn between(&self) -> String {
+        format!("{} to {} times", ratio(self.least), ratio(self.most))
+    }
 }
 
 /// Instead of advice.
 fn unsure(question: &str, times: &Times) -> String {
     format!(
-        "{question} is not clear: the rounds say {} to {} times. Measure again when the disk is quiet.",
-        ratio(times.least),
-        ratio(times.most)
+        "{question} is not clear: the rounds say {}. Measure again when the disk is quiet.",
+        times.between()
     )
 }
 
-/// From which depth on more of it only makes them wait.
+/// The smallest depth that makes as many as the best of them, as far as the rounds can tell: more of it only makes them wait.
 fn depth(reads: &[&Figure]) -> Option<String> {
     const QUESTION: &str = "How many reads to keep in flight";
     let (first, last) = (reads.first()?, reads.last()?);
+    let best = reads.iter().max_by(|a, b| a.iops.total_cmp(&b.iops))?;
     let enough = reads
         .iter()
-        .find(|read| times(last, read).is_some_and(|more| more.middle < WORTH))?;
+        .find(|read| times(best, read).is_some_and(|more| !more.pays()))?;
     let more = times(last, enough)?;
     if enough.depth == first.depth {
         return Some(match more.most < SAME {
@@ -90,9 +100,13 @@ fn depth(reads: &[&Figure]) -> Option<String> {
     let less = reads.iter().take_while(|read| read.depth < enough.depth).last();
     let of_less = less.and_then(|less| times(enough, less).map(|more| (less, more.middle)));
     let waits = match of_less {
-        _ if enough.depth < last.depth && more.most < SAME => {
+        _ if enough.depth < last.depth => {
             let longer = figure(last.p50_us? / enough.p50_us?);
-            format!(" With {} each waits {longer} times as long for no more.", last.depth)
+            let gain = match more.most < WORTH {
+                true => "for no more".to_owned(),
+                false => format!("for a gain within the noise: {}", more.between()),
+            };
+            format!(" With {} each waits {longer} times as long {gain}.", last.depth)
         }
         Some((less, more)) if less.depth > first.depth && more < SAME => format!(
             " With {} each waits {} times as long as with {}, for {} times as many.",
@@ -176,6 +190,34 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_within_the_noise_is_no_reason_to_go_deeper() {
+        // The median gains a seventh, the rounds between nothing and a third.
+        let said = of_reads([
+            &[10_000.0; 3],
+            &[60_000.0, 62_000.0, 58_000.0],
+            &[70_000.0, 63_000.0, 77_000.0],
+        ]);
+        assert!(
+            said.starts_with("Keep 16 reads in flight: ")
+                && said.contains("for a gain within the noise: 1.016 to 1.328"),
+            "{said}"
+        );
+        // A tenth in each of them, and still less than what lies between them.
+        let said = of_reads([&[10_000.0; 2], &[60_000.0; 2], &[69_000.0, 84_000.0]]);
+        assert!(said.starts_with("Keep 16 reads in flight: "), "{said}");
+        // What disturbs all rows of a round is no noise between them.
+        let said = of_reads([
+            &[10_000.0, 5_000.0, 10_000.0],
+            &[60_000.0, 30_000.0, 60_000.0],
+            &[84_000.0, 42_000.0, 84_000.0],
+        ]);
+        assert!(said.starts_with("Keep 64 reads in flight: "), "{said}");
+        // The deepest may make fewer than the one before.
+        let said = of_reads([&[10_000.0; 2], &[60_000.0; 2], &[10_500.0; 2]]);
+        assert!(said.starts_with("Keep 16 reads in flight: "), "{said}");
+    }
+
+    #[test]
     fn what_the_rounds_do_not_agree_about_is_not_advised() {
         // Another program took the disk in one of the rounds.
         let said = of_reads([
@@ -184,7 +226,7 @@ mod tests {
             &[21_000.0, 9_000.0, 61_000.0],
         ]);
         assert!(
-            said.contains("is not clear: the rounds say 1.056 to 6.000 times"),
+            said.contains("is not clear: the rounds say 1.000 to 6.100 times"),
             "{said}"
         );
         let said = of_reads([&[10_000.0; 3], &[60_000.0; 3], &[62_000.0, 59_000.0, 90_000.0]]);
