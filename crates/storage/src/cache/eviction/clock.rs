@@ -4,8 +4,9 @@
 //! chance by a second use. What CLOCK cannot do is to tell a scan from a working set: a scan longer than two rounds of the
 //! hand drives out everything that is not used meanwhile (`s3_fifo` is for that).
 //!
-//! Pages of [`Hint::Once`] are not on the dial: they wait in a queue of their own, which is emptied first. A page that was read
-//! ahead waits for its first use on the dial, whatever its hint, and is passed over once.
+//! Pages of [`Hint::Once`] are not on the dial: they wait in a queue of their own, which is emptied first. One that may not go is put
+//! on the dial until the cache says that it may ([`Eviction::eased`]), so that it is not asked about for each victim. A page that was
+//! read ahead waits for its first use on the dial, whatever its hint, and is passed over once.
 
 use std::collections::TryReserveError;
 
@@ -18,6 +19,8 @@ enum Mark {
     Empty,
     /// In the queue of pages that are used once.
     Once,
+    /// Of those, on the dial because it could not go.
+    OnceAside,
     /// On the dial, not used since the hand came by.
     Idle,
     /// On the dial, used since.
@@ -57,6 +60,19 @@ impl Clock {
         self.used += usize::from(state == Mark::Used);
         self.states[frame] = state;
     }
+
+    /// A victim of the pages that are used once. Who refuses goes on the dial.
+    fn among_once(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        while let Some(frame) = self.once.oldest() {
+            self.once.remove(&mut self.links, frame);
+            if may_go(frame) {
+                self.turn(frame as usize, Mark::Empty);
+                return Some(frame);
+            }
+            self.turn(frame as usize, Mark::OnceAside);
+        }
+        None
+    }
 }
 
 impl Eviction for Clock {
@@ -86,7 +102,7 @@ impl Eviction for Clock {
             Mark::Idle => self.turn(frame as usize, Mark::Used),
             Mark::Ahead => self.turn(frame as usize, Mark::Idle),
             Mark::AheadOnce => self.inserted(frame, 0, Hint::Once),
-            Mark::Empty | Mark::Once | Mark::Used => {}
+            Mark::Empty | Mark::Once | Mark::OnceAside | Mark::Used => {}
         }
     }
 
@@ -98,8 +114,7 @@ impl Eviction for Clock {
     }
 
     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
-        if let Some(frame) = self.once.pop(&mut self.links, may_go) {
-            self.states[frame as usize] = Mark::Empty;
+        if let Some(frame) = self.among_once(may_go) {
             return Some(frame);
         }
         // Frames in a row with which nothing could be done; a whole round of them is the end. The first round clears the
@@ -109,7 +124,7 @@ impl Eviction for Clock {
             let frame = self.hand;
             self.hand = (self.hand + 1) % self.states.len();
             match self.states[frame] {
-                Mark::Idle if may_go(frame as u32) => {
+                Mark::Idle | Mark::OnceAside if may_go(frame as u32) => {
                     self.turn(frame, Mark::Empty);
                     return Some(frame as u32);
                 }
@@ -121,6 +136,13 @@ impl Eviction for Clock {
             }
         }
         None
+    }
+
+    fn eased(&mut self, frame: u32) {
+        if self.states[frame as usize] == Mark::OnceAside {
+            self.once.push(&mut self.links, frame);
+            self.turn(frame as usize, Mark::Once);
+        }
     }
 
     fn room(&self) -> usize {

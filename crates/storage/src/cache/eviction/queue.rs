@@ -103,18 +103,4 @@ impl Queue {
         self.remove(links, frame);
         self.push(links, frame);
     }
-
-    /// Takes out the oldest frame that may go. Those that may not become the newest, so that the next call does not meet
-    /// them first again.
-    pub(super) fn pop(&mut self, links: &mut Links, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
-        for _ in 0..self.frames {
-            let frame = self.oldest;
-            if may_go(frame) {
-                self.remove(links, frame);
-                return Some(frame);
-            }
-            self.renew(links, frame);
-        }
-        None
-    }
 }

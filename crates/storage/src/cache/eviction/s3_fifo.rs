@@ -15,7 +15,8 @@
 //! A victim comes from the small queue while that holds a tenth of the frames, else from the main queue; and from the other
 //! one if none there may go. A frame that may not go is set aside and keeps its count; it comes back to the head of its queue
 //! when the cache says that it may ([`Eviction::eased`]), so that a cache full of dirty pages is not looked through for each
-//! victim. Pages of [`Hint::Once`] wait in a fourth queue, which is emptied first and leaves no ghosts.
+//! victim. Pages of [`Hint::Once`] wait in a fourth queue, which is emptied first and leaves no ghosts; those that may not go are
+//! set aside like any others.
 //!
 //! A page that was read ahead waits for its first use in the small queue, whatever its hint, and is spared there a few times: it
 //! would be read twice. That first use does not count. If it never comes, the page leaves without a ghost.
@@ -47,6 +48,7 @@ enum Queued {
     Small,
     Main,
     /// Set aside from there, because it could not go.
+    OnceAside,
     SmallAside,
     MainAside,
 }
@@ -122,7 +124,7 @@ impl S3Fifo {
                 self.earned += usize::from(self.has_earned(frame));
             }
             Queued::Main => self.main.push(&mut self.links, frame),
-            Queued::SmallAside | Queued::MainAside => {
+            Queued::OnceAside | Queued::SmallAside | Queued::MainAside => {
                 self.aside.push(&mut self.links, frame);
                 self.small_aside += usize::from(place == Queued::SmallAside);
             }
@@ -139,6 +141,18 @@ impl S3Fifo {
         self.removed(frame);
         self.put(frame, place);
         Step::Refused
+    }
+
+    /// A victim of the pages that are used once. Who refuses is set aside.
+    fn among_once(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        while let Some(frame) = self.once.oldest() {
+            if may_go(frame) {
+                self.removed(frame);
+                return Some(frame);
+            }
+            self.set_aside(frame, Queued::OnceAside);
+        }
+        None
     }
 
     /// A victim from the small or the main queue, of those that are not set aside. Whoever refuses is, and who is spared is so
@@ -261,7 +275,7 @@ impl Eviction for S3Fifo {
                 self.earned -= usize::from(self.has_earned(frame));
             }
             Queued::Main => self.main.remove(&mut self.links, frame),
-            place @ (Queued::SmallAside | Queued::MainAside) => {
+            place @ (Queued::OnceAside | Queued::SmallAside | Queued::MainAside) => {
                 self.aside.remove(&mut self.links, frame);
                 self.small_aside -= usize::from(place == Queued::SmallAside);
             }
@@ -270,8 +284,7 @@ impl Eviction for S3Fifo {
     }
 
     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
-        if let Some(frame) = self.once.pop(&mut self.links, may_go) {
-            self.frames[frame as usize].place = Queued::Nowhere;
+        if let Some(frame) = self.among_once(may_go) {
             return Some(frame);
         }
         // A small queue above its share is looked at first, then the main queue, then the rest of the small one.
@@ -280,15 +293,23 @@ impl Eviction for S3Fifo {
         }
         // Perhaps somebody set aside may go, and nobody said so.
         while let Some(frame) = self.aside.oldest() {
-            let small = self.frames[frame as usize].place == Queued::SmallAside;
+            let place = match self.frames[frame as usize].place {
+                Queued::OnceAside => Queued::Once,
+                Queued::SmallAside => Queued::Small,
+                _ => Queued::Main,
+            };
             self.removed(frame);
-            self.put(frame, if small { Queued::Small } else { Queued::Main });
+            self.put(frame, place);
+        }
+        if let Some(frame) = self.among_once(may_go) {
+            return Some(frame);
         }
         self.among_others(may_go)
     }
 
     fn eased(&mut self, frame: u32) {
         let (queue, place) = match self.frames[frame as usize].place {
+            Queued::OnceAside => (&mut self.once, Queued::Once),
             Queued::SmallAside => (&mut self.small, Queued::Small),
             Queued::MainAside => (&mut self.main, Queued::Main),
             _ => return,

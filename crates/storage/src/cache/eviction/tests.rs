@@ -1,7 +1,7 @@
 //! One body of tests over every policy, and what tells them apart.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -33,12 +33,14 @@ fn a_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever came before: a victim holds a page and may go, pages of `Once` go first, and no victim means that none may.
+    /// Whatever came before: a victim holds a page and may go, and no victim means that none may. Pages of `Once` go first, if the
+    /// policy is told when those that it asked about in vain may go.
     #[test]
     fn a_victim_is_one_that_may_go(steps in prop::collection::vec(a_step(), 1..300)) {
-        for policy in POLICIES {
+        for (policy, is_told) in POLICIES.into_iter().flat_map(|policy| [(policy, true), (policy, false)]) {
             let mut eviction = policy.build(FRAMES).unwrap();
             let mut held = BTreeMap::<u32, Hint>::new();
+            let mut refused = is_told.then(BTreeSet::new);
             for step in &steps {
                 match *step {
                     Step::Insert(frame, key, hint) => {
@@ -54,24 +56,45 @@ proptest! {
                         eviction.removed(frame);
                         held.remove(&frame);
                     }
-                    Step::Victim(stays) => victim(&mut *eviction, &mut held, stays)?,
+                    Step::Victim(stays) => victim(&mut *eviction, &mut held, refused.as_mut(), stays)?,
                 }
                 prop_assert!(eviction.room() <= FRAMES as usize);
             }
             // All that is left can go, one by one.
             while !held.is_empty() {
-                victim(&mut *eviction, &mut held, 0)?;
+                victim(&mut *eviction, &mut held, refused.as_mut(), 0)?;
             }
-            victim(&mut *eviction, &mut held, 0)?;
+            victim(&mut *eviction, &mut held, refused.as_mut(), 0)?;
         }
     }
 }
 
-fn victim(eviction: &mut dyn Eviction, held: &mut BTreeMap<u32, Hint>, stays: u32) -> Result<(), TestCaseError> {
+/// `refused`: the frames about which a call has said no; without it the policy is not told when they may go.
+fn victim(
+    eviction: &mut dyn Eviction,
+    held: &mut BTreeMap<u32, Hint>,
+    mut refused: Option<&mut BTreeSet<u32>>,
+    stays: u32,
+) -> Result<(), TestCaseError> {
     let asked = Cell::new(0);
     let name = eviction.name();
+    let is_told = refused.is_some();
+    if let Some(refused) = &mut refused {
+        refused.retain(|&frame| {
+            let still = stays & (1 << frame) != 0;
+            if !still {
+                eviction.eased(frame);
+            }
+            still
+        });
+    }
     let victim = eviction.victim(&mut |frame| {
         asked.set(asked.get() + 1);
+        if let Some(refused) = &mut refused {
+            if stays & (1 << frame) != 0 {
+                refused.insert(frame);
+            }
+        }
         assert!(
             held.contains_key(&frame),
             "{name} asks about frame {frame}, which holds nothing"
@@ -84,7 +107,10 @@ fn victim(eviction: &mut dyn Eviction, held: &mut BTreeMap<u32, Hint>, stays: u3
     } else {
         may_go(Hint::Normal).then_some(Hint::Normal)
     };
-    prop_assert_eq!(victim.map(|frame| held[&frame]), expected, "{}: {:?}", name, victim);
+    if is_told {
+        prop_assert_eq!(victim.map(|frame| held[&frame]), expected, "{}: {:?}", name, victim);
+    }
+    prop_assert_eq!(victim.is_some(), expected.is_some(), "{}: {:?}", name, victim);
     if let Some(frame) = victim {
         prop_assert!(stays & (1 << frame) == 0, "{name} gave frame {frame}, which may not go");
         held.remove(&frame);
@@ -286,6 +312,35 @@ fn asking_in_vain_changes_nothing() {
             model.touch(2 * SCAN + page, Hint::Normal);
         }
         assert_eq!(model.cached(0..HOT), HOT as usize, "{policy:?}");
+    }
+}
+
+/// Pages that are used once and may not go, as changed ones that a hint dropped, are not asked about for each victim.
+#[test]
+fn who_may_not_go_is_asked_once_and_not_for_each_victim() {
+    for policy in POLICIES {
+        let mut eviction = policy.build(MANY).unwrap();
+        let dirty = MANY / 2;
+        for frame in 0..MANY {
+            let hint = if frame < dirty { Hint::Once } else { Hint::Normal };
+            eviction.inserted(frame, u64::from(frame), hint);
+        }
+        let mut asked = 0;
+        for _ in dirty..MANY {
+            let victim = eviction.victim(&mut |frame| {
+                asked += 1;
+                frame >= dirty
+            });
+            assert!(victim.is_some_and(|frame| frame >= dirty), "{policy:?}: {victim:?}");
+        }
+        assert!(asked <= 4 * MANY, "{policy:?} asked {asked} times");
+        // Once they may go they are the first.
+        eviction.inserted(dirty, 0, Hint::Normal);
+        (0..dirty).for_each(|frame| eviction.eased(frame));
+        for _ in 0..dirty {
+            let victim = eviction.victim(&mut |_| true);
+            assert!(victim.is_some_and(|frame| frame < dirty), "{policy:?}: {victim:?}");
+        }
     }
 }
 
