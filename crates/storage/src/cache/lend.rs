@@ -14,8 +14,9 @@
 //! It gives them back by dropping them, on any thread, and notifies nobody. The cache looks when it wants a frame, wants to change
 //! a page, or has lent as much as it may. So lending never waits, and a change of a lent page waits as it would for any frame.
 //!
-//! A run that was lent is kept, by its first page, until one of its pages changes or leaves, or its frames are wanted. Lending it again
-//! then costs one count, and not one for each page.
+//! A run that was lent is kept, by its first page, until one of its pages changes or leaves, its frames are wanted, or a run of
+//! another length is lent from that page on. Lending it again then costs one count, and not one for each page. Who has a run holds all
+//! of its pages: so a shorter one is never a part of a longer, of which its borrower would hold more than is counted for him.
 //!
 //! **Two bounds**: each [`Borrower`] has its own limit, and all together may hold half of the frames. Beyond that nothing is lent, and the
 //! reader asks for a copy.
@@ -153,10 +154,10 @@ impl Loans {
         place
     }
 
-    /// A run that starts here and is long enough.
+    /// The run that starts here, if it is of this length.
     fn find(&self, place: u32, count: usize) -> Option<&Loan> {
         let loan = self.slots.get(place as usize)?.as_ref()?;
-        (loan.count as usize >= count).then_some(loan)
+        (loan.count as usize == count).then_some(loan)
     }
 }
 
@@ -210,10 +211,10 @@ impl Cache {
         let are_readable = found
             .iter()
             .all(|(_, frame)| self.frames.get(*frame).state.is_readable());
-        if !are_readable || !self.may_lend(count as u32) || !borrower.take(count as u32) {
+        if !are_readable || !self.may_lend(found) || !borrower.take(count as u32) {
             return None;
         }
-        // A shorter one from the same page on.
+        // One of another length from the same page on. Who has it keeps it.
         self.end_loan(self.frames.get(found[0].1).loan);
         let mut run = self.loans.spare.pop().unwrap_or_else(|| Arc::new(NO_PAGES));
         let mut frames = [0; PAGES_MAX];
@@ -237,10 +238,10 @@ impl Cache {
         Some(run)
     }
 
-    /// May so many pages more be lent?
-    fn may_lend(&mut self, count: u32) -> bool {
+    /// May these pages be lent? Those that are lent already take no more room.
+    fn may_lend(&mut self, found: &[(u64, u32)]) -> bool {
         let most = (self.frames.total() / 2).max(1);
-        if self.frames.lent() + count > most {
+        if self.lent_with(found) > most {
             if self.loans.rests > 0 {
                 self.loans.rests -= 1;
                 return false;
@@ -249,7 +250,12 @@ impl Cache {
             // While all of it is held, not each who asks looks through it again.
             self.loans.rests = self.frames.lent() / PAGES_MAX as u32;
         }
-        self.frames.lent() + count <= most
+        self.lent_with(found) <= most
+    }
+
+    fn lent_with(&self, found: &[(u64, u32)]) -> u32 {
+        let new = found.iter().filter(|(_, frame)| !self.frames.get(*frame).lent);
+        self.frames.lent() + new.count() as u32
     }
 
     /// Looks through all that is lent for what has come back.

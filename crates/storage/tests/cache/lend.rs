@@ -91,6 +91,41 @@ fn a_borrower_holds_what_it_may_and_gives_back_by_dropping() {
     );
 }
 
+/// Who borrows the beginning of a longer run holds that and nothing else: the rest comes back when the others give it back.
+#[test]
+fn who_borrows_a_part_of_a_run_does_not_hold_the_rest() {
+    let mut h = hand(FRAMES);
+    h.cached(0, 16, 1);
+    h.cached(16, 16, 1);
+    h.cached(32, 16, 1);
+    let one = Borrower::new(PAGE);
+    let long = lend(&mut h, 0, 16);
+    let short = h.cache.lend(h.object, 0..1, &one).expect("one page may be held");
+    let again = lend(&mut h, 0, 16);
+    assert_eq!((firsts(&short), one.held_bytes()), (vec![1], PAGE));
+    assert!(h.cache.lend(h.object, 1..2, &one).is_none());
+    drop((long, again));
+    // The page that is held, and half of the frames but one.
+    let others = [lend_soon(&mut h, 16, 16), lend_soon(&mut h, 32, 15)];
+    assert!(h.cache.lend(h.object, 47..48, &anybody()).is_none());
+    // What is held already takes no more room.
+    assert_eq!(firsts(&lend(&mut h, 0, 1)), [1]);
+    drop(others);
+    let write = h.write_with(P, 15 * PAGE, 2, Durability::None);
+    h.good(write);
+    assert_eq!(h.cache.stats().lent_copied, 0, "nobody has the rest");
+    let write = h.write(0, 2);
+    h.good(write);
+    assert_eq!((firsts(&short), h.cache.stats().lent_copied), (vec![1], 1));
+}
+
+/// What came back is found soon.
+fn lend_soon(h: &mut Hand, page: u64, pages: u64) -> LentPages {
+    (0..40)
+        .find_map(|_| h.cache.lend(h.object, page..page + pages, &anybody()))
+        .expect("what came back is found soon")
+}
+
 #[test]
 fn all_together_hold_half_of_the_frames() {
     let mut h = hand(FRAMES);
