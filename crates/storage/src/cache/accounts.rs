@@ -3,7 +3,7 @@
 //! Each object belongs to an account: that of its owner, or the one of all objects that name none. The rule:
 //!
 //! - While only one account has dirty pages, it may use the whole dirty limit. (A page counts as dirty here from its change until a write of
-//!   it has ended; pages whose write failed, or that wait for a flush only, do not count against accounts.)
+//!   it has ended; pages whose write failed, that wait for a log which will not go on, or for a flush only, do not count against accounts.)
 //! - When another account has dirty pages too, or waits for room, each may have at most half of the limit. Pages that an account has above
 //!   its half from before may stay until they are written, and do not count against the others. So the second account has room at once, even
 //!   if the device of the first stands still. All dirty pages together may then be half more than the limit, but never so many that no
@@ -59,6 +59,8 @@ pub(super) struct Accounts {
     /// Pages that may be dirty, and those of one account beside others.
     dirty_max: u32,
     half: u32,
+    /// The dirty pages of all.
+    dirty: u32,
     /// Accounts that have dirty pages or wait for room.
     standing: u32,
     /// What accounts have above their half, together.
@@ -80,6 +82,7 @@ impl Accounts {
             by_owner: BTreeMap::new(),
             dirty_max,
             half: (dirty_max / 2).max(1),
+            dirty: 0,
             standing: 0,
             above: 0,
             waiting: VecDeque::new(),
@@ -124,25 +127,32 @@ impl Accounts {
             (false, true) => {
                 self.standing += u32::from(!account.stands());
                 account.dirty += 1;
+                self.dirty += 1;
                 self.above += u32::from(account.dirty > self.half);
             }
             (true, false) => {
                 self.above -= u32::from(account.dirty > self.half);
                 account.dirty -= 1;
+                self.dirty -= 1;
                 self.standing -= u32::from(!account.stands());
             }
             _ => {}
         }
     }
 
-    /// May so many more pages of this account become dirty, if so many are in all?
-    pub(super) fn has_room(&self, at: u32, pages: u32, dirty: u32) -> bool {
+    /// The dirty pages of all accounts.
+    pub(super) fn dirty(&self) -> u32 {
+        self.dirty
+    }
+
+    /// May so many more pages of this account become dirty?
+    pub(super) fn has_room(&self, at: u32, pages: u32) -> bool {
         let account = &self.all[at as usize];
         if account.dirty + pages <= self.half {
-            return dirty.saturating_sub(self.above) + pages <= self.dirty_max;
+            return self.dirty - self.above + pages <= self.dirty_max;
         }
         let is_alone = self.standing == u32::from(account.stands());
-        is_alone && dirty + pages <= self.dirty_max
+        is_alone && self.dirty + pages <= self.dirty_max
     }
 
     /// A write of the cleaner or of a sync goes off.

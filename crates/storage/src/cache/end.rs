@@ -17,14 +17,17 @@ impl Cache {
 
     pub(super) fn finish(&mut self, slot: u32, mut request: Box<Request>, mut result: Result<u32, CacheError>) {
         self.progress += 1;
-        let left_behind = match request.op {
-            CacheOp::Sync { .. } | CacheOp::FlushTo { .. } if result.is_ok() => self.left_behind(request.object),
-            CacheOp::WriteOut { start, end } if result.is_ok() => {
-                self.left_behind_in(request.object, &pages_of(start, end.saturating_sub(start)))
+        let covers = match request.op {
+            CacheOp::Sync { start, end, .. } | CacheOp::WriteOut { start, end } => {
+                Some(pages_of(start, end.saturating_sub(start)))
             }
+            CacheOp::FlushTo { .. } => Some(0..u64::MAX),
             _ => None,
         };
-        result = left_behind.map_or(result, Err);
+        if let Some(covers) = covers.filter(|_| result.is_ok()) {
+            let left_behind = self.left_behind(request.object, &covers, request.version);
+            result = left_behind.map_or(result, Err);
+        }
         self.let_go(&mut request, u64::MAX);
         if let Some(frame) = request.granted.take() {
             self.frames.give_free(frame);

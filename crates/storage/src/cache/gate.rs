@@ -15,7 +15,7 @@
 //! old one holds; when it has ended well, the first change behind that write is the oldest that is not safe, although the page
 //! was clean at no time. The oldest of all is at hand, in an ordered set.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use baio_engine::Durability;
@@ -106,7 +106,7 @@ impl Cache {
         for gate in 0..self.gates.all.len() as u32 {
             if which(self.gates.id(gate)) {
                 all |= !self.gates.get(gate).frames.is_empty();
-                self.gates.shut(gate);
+                self.leave_behind(gate);
             }
         }
         // New changes would only wait behind it.
@@ -114,32 +114,57 @@ impl Cache {
     }
 
     /// The log of this gate will not go on, and all else does. What waits for its pages is told `LogFirst`, as is from now on who asks
-    /// that they be made safe. They stay, and can be read and changed, until their objects are discarded.
+    /// that they be made safe. They stay, and can be read and changed, until their objects are discarded or they are cut off. Against
+    /// others they do not count.
     pub fn shut_gate(&mut self, gate: GateId) {
         let Some(number) = self.gates.find(gate) else { return };
         self.copy_late();
-        self.gates.shut(number);
-        for slot in 0..self.requests.slots() {
-            let Some(request) = self.requests.get(slot) else {
-                continue;
-            };
-            let (object, op) = (request.object, request.op);
-            let waits = match op {
-                CacheOp::Read { .. } | CacheOp::Pin { .. } => false,
-                CacheOp::Write { durability, .. } => durability != Durability::None,
-                _ => true,
-            };
-            if !waits || object == u32::MAX || self.gate_of(object) != number {
-                continue;
-            }
-            if let Some(error) = self.left_behind(object) {
-                self.stop_waiting(slot);
-                self.copied.retain(|&copied| copied != slot);
-                self.finish_slot(slot, Err(error));
-            }
+        self.leave_behind(number);
+        let left: Vec<u32> = self.gated(number).collect();
+        for (request, lsn) in self.syncs_of(&left) {
+            self.finish_slot(request, Err(CacheError::LogFirst(lsn)));
+        }
+        for frame in left {
+            self.wake_page(frame); // A durable write or a reservation finds what it can do without the log.
         }
         self.ease();
         self.settle();
+    }
+
+    /// The log of this gate will not go on: its pages count against their accounts as those do that could not be written.
+    fn leave_behind(&mut self, gate: u32) {
+        if std::mem::replace(&mut self.gates.get_mut(gate).is_shut, true) {
+            return;
+        }
+        for &(_, frame) in &self.gates.get(gate).frames {
+            let object = &self.objects[self.frames.get(frame).object as usize];
+            self.accounts
+                .count(object.account, FrameState::Gated, FrameState::Failed);
+        }
+    }
+
+    /// As what a page of this object in this state counts against its account: one that waits for a log which will not go on is as one
+    /// that could not be written.
+    pub(super) fn counted(&self, object: u32, state: FrameState) -> FrameState {
+        match state {
+            FrameState::Gated if self.is_shut(object) => FrameState::Failed,
+            state => state,
+        }
+    }
+
+    /// The syncs that cover one of these gated pages, each with the last LSN that it would have to wait for.
+    fn syncs_of(&self, gated: &[u32]) -> BTreeMap<u32, u64> {
+        let mut all = BTreeMap::new();
+        for entry in gated.iter().map(|&frame| self.frames.get(frame)) {
+            for pass in &self.objects[entry.object as usize].passes {
+                let covers = is_gated_in(entry, entry.object, &pass.covers, pass.version);
+                if let Some(request) = pass.request.filter(|_| covers) {
+                    let last = all.entry(request).or_insert(entry.pool.lsn);
+                    *last = entry.pool.lsn.max(*last);
+                }
+            }
+        }
+        all
     }
 
     /// Was it said that this gate's log will not go on? `None` for a gate that is no more.
@@ -158,19 +183,21 @@ impl Cache {
         self.gates.get(self.gate_of(object)).is_shut
     }
 
-    /// Why a sync of this object that ended well must not say so.
-    pub(super) fn left_behind(&self, object: u32) -> Option<CacheError> {
-        self.left_behind_in(object, &(0..u64::MAX))
-    }
-
-    /// The same for what wants these pages written.
-    pub(super) fn left_behind_in(&self, object: u32, pages: &Range<u64>) -> Option<CacheError> {
+    /// Why a sync of these pages that ended well must not say so: its log has left one behind that it covers.
+    pub(super) fn left_behind(&self, object: u32, pages: &Range<u64>, version: u64) -> Option<CacheError> {
         if !self.is_shut(object) || self.objects[object as usize].gated == 0 {
             return None;
         }
         let gated = self.gated(self.gate_of(object)).map(|frame| self.frames.get(frame));
-        let its = gated.filter(|entry| entry.object == object && pages.contains(&entry.page));
+        let its = gated.filter(|entry| is_gated_in(entry, object, pages, version));
         its.map(|entry| entry.pool.lsn).max().map(CacheError::LogFirst)
+    }
+
+    /// Why no more pages of this object may become dirty: its log will not go on, and has left so many behind.
+    pub(super) fn too_many_left_behind(&self, object: u32, most: u32) -> Option<CacheError> {
+        let many = self.gates.get(self.gate_of(object)).frames.len() >= most as usize;
+        many.then(|| self.left_behind(object, &(0..u64::MAX), u64::MAX))
+            .flatten()
     }
 
     /// Why nobody need wait for this gated page.

@@ -60,10 +60,6 @@ impl Gates {
         &mut self.all[gate as usize]
     }
 
-    pub(super) fn shut(&mut self, gate: u32) {
-        self.get_mut(gate).is_shut = true;
-    }
-
     pub(super) fn find(&self, id: GateId) -> Option<u32> {
         let gate = self.all.get(id.slot as usize)?;
         (gate.generation == id.generation && !gate.is_gone).then_some(id.slot)

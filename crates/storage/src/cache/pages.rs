@@ -98,9 +98,10 @@ impl Cache {
         self.stats.ahead_wasted += u64::from(self.frames.take_ahead(frame));
         let entry = self.frames.get(frame);
         let (object, page, state) = (entry.object, entry.page, entry.state);
+        let counted = self.counted(object, state);
         let object = &mut self.objects[object as usize];
         object.count(state, -1);
-        self.accounts.count(object.account, state, FrameState::Free);
+        self.accounts.count(object.account, counted, FrameState::Free);
         object.tree.remove(page);
         self.left_pool(frame);
         self.progress += 1;
@@ -126,10 +127,11 @@ impl Cache {
     pub(super) fn transition(&mut self, frame: u32, state: FrameState) {
         let entry = self.frames.get(frame);
         let (before, page) = (entry.state, entry.page);
+        let (counted_before, counted) = (self.counted(entry.object, before), self.counted(entry.object, state));
         let object = &mut self.objects[entry.object as usize];
         object.count(before, -1);
         object.count(state, 1);
-        self.accounts.count(object.account, before, state);
+        self.accounts.count(object.account, counted_before, counted);
         if let Some(tag) = tag(before) {
             object.tree.untag(page, tag);
         }

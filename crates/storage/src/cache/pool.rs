@@ -146,8 +146,8 @@ impl Cache {
 
     /// May one more page of this object become dirty, without waiting?
     fn room_now(&self, object: u32) -> Result<(), CacheError> {
-        if let Some(errno) = self.too_many_failed(object) {
-            return Err(CacheError::Unwritable(errno));
+        if let Some(error) = self.too_many_unwritable(object) {
+            return Err(error);
         }
         // Between calls nobody waits for room who could have it.
         if self.has_room(object) {

@@ -172,14 +172,15 @@ impl Cache {
             Wait::None => true,
             Wait::Filled(at) => frame(at).state != FrameState::Filling,
             Wait::WriteBackEnded(at) => frame(at).state != FrameState::WriteBack || frame(at).stuck,
-            Wait::Ungated(at) => frame(at).state != FrameState::Gated,
+            Wait::Ungated(at) => frame(at).state != FrameState::Gated || self.never_written(at).is_some(),
             Wait::Changeable(at, lsn) => frame(at).state != FrameState::WriteBack && !self.must_wait(at, lsn),
             Wait::Settled(at, page) => {
                 let (frame, object) = (frame(at), &self.objects[request.object as usize]);
                 let gone = object.tree.get(page) != Some(at);
+                let waits_for_log = frame.state == FrameState::Gated && self.never_written(at).is_none();
                 gone || frame.stuck
                     || frame.pool.lent > 0
-                    || (!frame.state.is_busy() && frame.state != FrameState::Gated && frame.pins == 0)
+                    || (!frame.state.is_busy() && !waits_for_log && frame.pins == 0)
             }
             Wait::FreeFrame => request.granted.is_some() || request.told.is_some(),
             Wait::DirtyBelowLimit(_) => request.credit || request.told.is_some(),
@@ -296,8 +297,9 @@ impl Cache {
     }
 
     /// May one more page of this object become dirty? What failed of others is not counted against an object of which nothing
-    /// failed: a broken device does not stop those beside it. What is written and waits for a flush is no burden either. But an
-    /// eighth of the frames stays for clean pages. And its account must have room.
+    /// failed: a broken device does not stop those beside it. Neither does a log that will not go on, by the pages that it has left
+    /// behind. What is written and waits for a flush is no burden either. But an eighth of the frames stays for clean pages. And its
+    /// account must have room.
     pub(super) fn has_room(&self, object: u32) -> bool {
         self.has_room_for(object, 1)
     }
@@ -305,16 +307,14 @@ impl Cache {
     /// The same for so many pages.
     pub(super) fn has_room_for(&self, object: u32, pages: u32) -> bool {
         let object = &self.objects[object as usize];
-        let dirty = self.frames.count_unsafe() - self.frames.count(FrameState::Unflushed);
+        let dirty = self.accounts.dirty() + self.frames.count(FrameState::Failed);
         let is_healthy = object.failed == 0;
         self.account_has_room(object.account, pages) && (is_healthy || dirty + pages <= self.dirty_max)
     }
 
     /// The same for objects of this account of which nothing failed.
     pub(super) fn account_has_room(&self, account: u32, pages: u32) -> bool {
-        let all = self.frames.count_unsafe();
-        let dirty = all - self.frames.count(FrameState::Unflushed) - self.frames.count(FrameState::Failed);
-        all + pages <= self.unsafe_max && self.accounts.has_room(account, pages, dirty)
+        self.frames.count_unsafe() + pages <= self.unsafe_max && self.accounts.has_room(account, pages)
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.

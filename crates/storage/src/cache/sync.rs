@@ -56,6 +56,7 @@ impl Cache {
     ) {
         if let Some(request) = request.and_then(|request| self.requests.get_mut(request)) {
             request.wait = Wait::Synced;
+            request.version = version;
         }
         let object = &self.objects[slot as usize];
         if object.stuck > 0 {

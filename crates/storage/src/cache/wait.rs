@@ -18,11 +18,11 @@ pub(super) enum Wait {
     Filled(u32),
     /// The write-back of the page in this frame has ended.
     WriteBackEnded(u32),
-    /// The log is durable as far as the last change of the page in this frame.
+    /// The log is durable as far as the last change of the page in this frame, or never will be.
     Ungated(u32),
     /// The page in this frame may be changed under this LSN: nobody waits for it to be written, and it is not being written.
     Changeable(u32, u64),
-    /// This page, in this frame, is neither filled nor written, and nobody holds on to it.
+    /// This page, in this frame, is neither filled nor written, does not wait for a log that goes on, and nobody holds on to it.
     Settled(u32, u64),
     /// A frame: it is handed over with the wake-up.
     FreeFrame,

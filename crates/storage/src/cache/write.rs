@@ -128,11 +128,11 @@ impl Cache {
         put.map(|()| frame).map_err(|error| Step::Done(Err(error)))
     }
 
-    /// May one more page become dirty for this request? In the order of asking among those of its account, and not for an object whose failed pages are
-    /// too many already: one broken device shall not take the room of all others.
+    /// May one more page become dirty for this request? In the order of asking among those of its account, and not for an object of
+    /// which too many pages cannot be written already: one broken device, or log, shall not take the room of all others.
     fn may_dirty(&mut self, request: &mut Request) -> Result<(), Step> {
-        if let Some(errno) = self.too_many_failed(request.object) {
-            return Err(Step::Done(Err(CacheError::Unwritable(errno))));
+        if let Some(error) = self.too_many_unwritable(request.object) {
+            return Err(Step::Done(Err(error)));
         }
         if std::mem::take(&mut request.credit)
             || (self.is_next_for_room(request.object) && self.has_room(request.object))
@@ -143,11 +143,15 @@ impl Cache {
         Err(Step::Wait(Wait::DirtyBelowLimit(account)))
     }
 
-    /// Why no more pages of this object may become dirty, if those that failed are too many.
-    pub(super) fn too_many_failed(&self, object: u32) -> Option<Errno> {
+    /// Why no more pages of this object may become dirty, if those that failed, or that its log has left behind, are too many.
+    pub(super) fn too_many_unwritable(&self, object: u32) -> Option<CacheError> {
+        let most = (self.dirty_max / 2).max(1);
+        if let Some(error) = self.too_many_left_behind(object, most) {
+            return Some(error);
+        }
         let object = &self.objects[object as usize];
-        let many = object.failed > 0 && object.failed + object.dirty >= (self.dirty_max / 2).max(1);
-        many.then(|| object.errno.unwrap_or(Errno::EIO))
+        let many = object.failed > 0 && object.failed + object.dirty >= most;
+        many.then(|| CacheError::Unwritable(object.errno.unwrap_or(Errno::EIO)))
     }
 
     fn copy_in(&mut self, request: &mut Request, page: u64, frame: u32, range: Range<usize>) {

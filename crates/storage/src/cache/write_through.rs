@@ -104,7 +104,7 @@ impl Cache {
         let to_be_had = self.frames.to_be_had().saturating_sub(count - missing);
         let has_frames = missing == 0 || (self.frame_waiters.is_empty() && missing <= to_be_had);
         let has_room = self.is_next_for_room(request.object) && self.has_room_for(request.object, count);
-        has_frames && has_room && self.too_many_failed(request.object).is_none()
+        has_frames && has_room && self.too_many_unwritable(request.object).is_none()
     }
 
     /// Marks a page as changed by this request, all but its bytes, and holds it.

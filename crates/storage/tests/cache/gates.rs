@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use baio_engine::{Arena, Durability, Memory};
-use baio_storage::cache::{Cache, CacheError, CacheOp, CacheOptions, GateId, IoKind, ObjectId};
+use baio_storage::cache::{Cache, CacheError, CacheOp, CacheOptions, GateId, IoKind, ObjectId, RequestId};
 use proptest::prelude::*;
 
 use crate::rig::hand::{Hand, P, config, hand, is_sync, write_at};
@@ -355,6 +355,71 @@ fn a_log_that_will_not_go_on_holds_up_nobody_else() {
     t.h.cache.discard(a);
     t.h.cache.remove_gate(log_a).unwrap();
     assert_eq!(t.h.cache.stats().frames_gated, 0);
+    assert_eq!(t.h.cache.stats().spurious_wakeups, 0);
+}
+
+/// What it has left behind is no reason for others to wait: below the dirty limit there is as much room as without it.
+#[test]
+fn what_a_log_leaves_behind_takes_no_room_of_others() {
+    let mut t = two(16, u64::MAX);
+    let ((a, log_a), (b, _)) = (t.a, t.b);
+    for page in 0..8 {
+        t.logged(a, 2 * page, 10 + page);
+    }
+    t.h.object = b;
+    let waits = t.h.write(50, 1);
+    t.h.quiet();
+    t.h.cache.shut_gate(log_a);
+    t.h.good(waits);
+    for page in 60..65 {
+        let write = t.h.write(page, 1);
+        t.h.good(write);
+    }
+    // Its own object takes no more of what is for all; what it has can be changed.
+    t.h.object = a;
+    let more = t.h.write(99, 1);
+    assert_eq!(t.h.done(more).result, Err(CacheError::LogFirst(17)));
+    let pin = t.h.hit(0);
+    t.h.change(&pin, 0, 3);
+    t.h.cache.unpin(pin);
+    // Whoever says after all that it is durable has pages that are dirty like any others.
+    t.h.cache.set_durable_lsn(log_a, 17);
+    t.end_all();
+    assert_eq!(t.h.cache.stats().frames_gated, 0);
+    t.h.cache.discard(a);
+    t.h.cache.remove_gate(log_a).unwrap();
+    assert_eq!(t.h.cache.stats().spurious_wakeups, 0);
+}
+
+/// And it ends nothing that would end well without its pages, on the same object neither.
+#[test]
+fn a_log_that_will_not_go_on_ends_only_what_waits_for_its_pages() {
+    let mut t = two(16, u64::MAX);
+    let (a, log_a) = t.a;
+    t.logged(a, 7, 10);
+    t.logged(a, 9, 11);
+    let (start, end, durability) = (0, 6 * P, Durability::Data);
+    let go_on = [
+        t.h.durable(2, 1),
+        t.h.ask(a, CacheOp::WriteOut { start, end }, Memory::None),
+        t.h.ask(a, CacheOp::Sync { start, end, durability }, Memory::None),
+        t.h.pool(CacheOp::FlushTo { lsn: 5 }),
+    ];
+    let whole = t.h.sync();
+    // Of page 9 nothing is left.
+    let cut = t.h.ask(a, CacheOp::Cut { from: 8 * P }, Memory::None);
+    t.h.cache.shut_gate(log_a);
+    let mut ends: Vec<_> = std::iter::from_fn(|| t.h.cache.next_done()).collect();
+    t.end_all();
+    ends.extend(std::iter::from_fn(|| t.h.cache.next_done()));
+    let result = |id: RequestId| ends.iter().find(|done| done.id == id).map(|done| done.result);
+    assert_eq!(result(whole), Some(Err(CacheError::LogFirst(11))));
+    assert_eq!(result(cut), Some(Ok(0)));
+    for id in go_on {
+        assert!(matches!(result(id), Some(Ok(_))), "{:?} of {ends:?}", result(id));
+    }
+    t.h.cache.release(a, cut);
+    assert!(!t.h.is_cached(9) && t.h.is_cached(7));
     assert_eq!(t.h.cache.stats().spurious_wakeups, 0);
 }
 
