@@ -7,6 +7,10 @@
 //! Neighbours mostly leave together, and their keys differ in the last bits only ([`run_of`]): those of one run that come in
 //! ascending order, one after the other, share a place and an entry. So a request of 16 pages costs about what one page does. A
 //! run that came at several times has several entries.
+//!
+//! The hash has no key, so somebody may choose pages whose runs have their homes side by side. It gains him nothing: an entry lies within
+//! [`REACH`] of its home, or there is none, so a look-up never goes over more than that. A key that finds no place is forgotten, which is
+//! a page that is read once more. A secret key would have to come from outside, and a simulation go another way each time.
 
 use std::collections::TryReserveError;
 
@@ -17,6 +21,9 @@ const NONE: u32 = u32::MAX;
 /// Entries of the table for each key. Those of a run that came several times stand in one row, so there is more room than for keys
 /// that are all apart.
 const TABLE_PART: usize = 4;
+
+/// So many entries from its home on an entry may lie. Where nobody chooses, a row is a few dozens long.
+const REACH: usize = 512;
 
 /// An entry of the table: a place of the ring, and the hash of its run, by which it has its home in the table.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +162,7 @@ impl Ghost {
         let keys = &mut self.ring[place];
         (keys.places, keys.pages) = (left, pages & left);
         if pages != 0 && pages & left == 0 {
-            if let Some(at) = self.find_place(hash, place) {
+            if let Some(at) = self.find_entry(hash, place as u32) {
                 self.close(at);
             }
         }
@@ -167,7 +174,7 @@ impl Ghost {
 
     fn find(&self, wanted: impl Fn(&Keys) -> bool, hash: u32) -> Option<usize> {
         let mut at = self.home(hash);
-        loop {
+        for _ in 0..REACH {
             let entry = self.table[at];
             if entry.place == NONE {
                 return None;
@@ -177,35 +184,42 @@ impl Ghost {
             }
             at = self.after(at);
         }
+        None
     }
 
-    /// The entry of a place in the ring.
-    fn find_place(&self, hash: u32, place: usize) -> Option<usize> {
+    /// The entry of a place in the ring; for `NONE` the first that is empty.
+    fn find_entry(&self, hash: u32, place: u32) -> Option<usize> {
         let mut at = self.home(hash);
-        while self.table[at].place != NONE {
-            if self.table[at].place == place as u32 {
+        for _ in 0..REACH {
+            let found = self.table[at].place;
+            if found == place {
                 return Some(at);
+            }
+            if found == NONE {
+                return None;
             }
             at = self.after(at);
         }
         None
     }
 
+    /// The keys of this place are found from now on; without room near their home they are forgotten.
     fn enter(&mut self, hash: u32, place: usize) {
-        let mut at = self.home(hash);
-        while self.table[at].place != NONE {
-            at = self.after(at);
+        match self.find_entry(hash, NONE) {
+            Some(at) => {
+                self.table[at] = Entry {
+                    hash,
+                    place: place as u32,
+                }
+            }
+            None => self.ring[place].pages = 0,
         }
-        self.table[at] = Entry {
-            hash,
-            place: place as u32,
-        };
     }
 
     /// Empties an entry, and moves into the gap whichever entry behind it could not be reached past it.
     fn close(&mut self, mut gap: usize) {
         let mut at = self.after(gap);
-        while self.table[at].place != NONE {
+        while self.table[at].place != NONE && self.distance(gap, at) < REACH {
             let home = self.home(self.table[at].hash);
             if self.distance(home, at) >= self.distance(gap, at) {
                 self.table[gap] = self.table[at];
@@ -235,7 +249,7 @@ fn ones(pages: u16) -> u32 {
     if pages.is_power_of_two() { 1 } else { pages.count_ones() }
 }
 
-/// The multiplication spreads runs that are worse than hashes.
+/// The multiplication spreads runs that are worse than hashes. Anybody can find runs of one hash (see above).
 fn hash(run: u64) -> u32 {
     (run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
@@ -247,6 +261,35 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn listed(ghost: &Ghost) -> usize {
+        let listed = ghost.table.iter().filter(|entry| entry.place != NONE).count();
+        assert_eq!(listed, ghost.ring.iter().filter(|keys| keys.pages != 0).count());
+        listed
+    }
+
+    /// Somebody has chosen pages whose runs meet: some are forgotten, and nobody's look-up goes over all of them.
+    #[test]
+    fn runs_that_meet_do_not_stand_in_an_endless_row() {
+        let mut ghost = Ghost::new(4096).unwrap();
+        let near = 64;
+        let meet: Vec<u64> = (0..).filter(|&run| ghost.home(hash(run)) < near).take(4096).collect();
+        for &run in &meet {
+            ghost.insert(run * 16);
+        }
+        assert!(listed(&ghost) <= near + REACH, "{} stand in a row", listed(&ghost));
+        let held = meet.iter().filter(|&&run| ghost.holds(run * 16)).count();
+        assert!(held >= listed(&ghost) && held < meet.len(), "{held} are held");
+        // Who has his home elsewhere is remembered, and so is everybody when they have gone.
+        let other = (0..).find(|&run| ghost.home(hash(run)) > 8192).unwrap();
+        ghost.insert(other * 16);
+        assert!(ghost.holds(other * 16));
+        for run in 0..8192 {
+            ghost.insert((1 << 40 | run) * 16);
+            assert!(ghost.holds((1 << 40 | run) * 16) || run < 4096, "run {run}");
+        }
+        assert!(listed(&ghost) <= 4096);
+    }
 
     proptest! {
         /// Against a queue of (key, still there).
