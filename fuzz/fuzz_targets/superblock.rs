@@ -1,8 +1,9 @@
-//! Superblock copies from a hostile device: choosing, recognising and decoding never panic, and what is believed encodes to the
-//! bytes that were read.
+//! Superblock copies from a hostile device: choosing, recognising and decoding never panic, a layout that is believed has an order,
+//! and what is believed is believed again when it is encoded. (Its bytes may differ: reserved ones are not looked at, and written as
+//! zero.)
 //!
-//! The input is edits of four good copies; the first byte says which copies then get a right checksum, for without one
-//! almost every input would end at the checksum.
+//! The input is edits of four good copies. The first byte says which copies then get a right checksum (those whose bit is 0): without
+//! one almost every input would end at the checksum.
 #![no_main]
 
 use baio_storage::segment::layout::{Geometry, Layout};

@@ -245,7 +245,8 @@ impl<L: Transport> Opened<L> {
         self.hint(Hint::Prefetch(pages.to_vec()), |pages| pages)
     }
 
-    /// Drops pages from the cache that will not be needed again; dirty ones leave once they are written. Returns how many left at once.
+    /// Drops pages from the cache that will not be needed again. Clean pages leave at once. Dirty pages, and pages in use, are evicted
+    /// before all other pages as soon as they may be. Returns how many left at once.
     pub fn drop_cached(&self, pages: Range<u64>) -> Operation<L, u64> {
         self.hint(Hint::Drop(pages), |pages| pages)
     }

@@ -326,8 +326,9 @@ impl Core {
             .map_or(0, |cached| cached.cache.pages_hinted())
     }
 
-    /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once: none by a
-    /// handle for reading on another user's segment, whose pages they are.
+    /// Pages that will not be wanted again leave the cache: at once those that are clean and that nobody holds, the others before any
+    /// other page as soon as they may. Gives how many left at once: none by a handle for reading on another user's segment, whose pages
+    /// they are.
     ///
     /// # Errors
     /// As [`Core::prefetch`].
