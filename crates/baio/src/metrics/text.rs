@@ -1,25 +1,23 @@
 //! The snapshot in the text format of OpenMetrics, by prometheus-client's collector interface
-//! (`docs/inside/decisions/0022-metrics-are-a-snapshot.md`).
+//! (`docs/inside/decisions/0022-metrics-are-a-snapshot.md`): each figure with its name and its help. How a figure is written stands in
+//! `text/page.rs`; those of a broker's users in `text/broker.rs`.
 
 mod broker;
+mod page;
 
 use std::fmt::Error;
-use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::{Histogram, LinkCounters, Metrics};
+use page::{Page, counter, histogram};
+
+use super::{LinkCounters, Metrics};
 use baio_engine::Stats;
 use baio_storage::cache::CacheStats;
 use baio_storage::{LogCounters, RequestCounters, VolumeCounters};
-
-/// The edges of the buckets of latencies, as powers of two of nanoseconds, where our histograms are exact: from 4 us to 17 s.
-const EDGES: std::ops::RangeInclusive<u32> = 12..=34;
-/// Only every second of them: each bucket is four times as wide as the one before.
-const STEP: usize = 2;
 
 impl Metrics {
     /// The snapshot in the text exposition format of Prometheus (OpenMetrics 1.0), as `serve` answers with. `docs/use/observing.md`
@@ -54,13 +52,8 @@ impl Collector for Metrics {
     }
 }
 
-/// A name, its help and its value.
-type Figure = (&'static str, &'static str, u64);
-
-/// The same, of one of several logs.
+/// A name, its help and its value, of one of several logs.
 type LogFigure = (&'static str, &'static str, fn(&LogCounters) -> u64);
-
-struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
     fn requests(&mut self, all: &[RequestCounters]) -> Result<(), Error> {
@@ -415,24 +408,6 @@ impl Page<'_> {
             ("baio_bounced_bytes", "Bytes of these", bounced_bytes),
         ])
     }
-
-    fn family<'s>(&'s mut self, name: &'s str, help: &str, kind: MetricType) -> Result<MetricEncoder<'s>, Error> {
-        self.0.encode_descriptor(name, help, None, kind)
-    }
-
-    fn counters(&mut self, figures: &[Figure]) -> Result<(), Error> {
-        figures.iter().try_for_each(|&(name, help, value)| {
-            let family = self.family(name, help, MetricType::Counter)?;
-            counter(family, value)
-        })
-    }
-
-    fn gauges(&mut self, figures: &[Figure]) -> Result<(), Error> {
-        figures.iter().try_for_each(|&(name, help, value)| {
-            let mut family = self.family(name, help, MetricType::Gauge)?;
-            family.encode_gauge(&value)
-        })
-    }
 }
 
 fn labels_of(one: &RequestCounters) -> impl EncodeLabelSet + use<> {
@@ -441,23 +416,6 @@ fn labels_of(one: &RequestCounters) -> impl EncodeLabelSet + use<> {
 
 fn label_of(log: &LogCounters) -> impl EncodeLabelSet + use<'_> {
     [("log", log.name.as_str())]
-}
-
-fn counter(mut encoder: MetricEncoder<'_>, value: u64) -> Result<(), Error> {
-    encoder.encode_counter::<NoLabelSet, u64, f64>(&value, None)
-}
-
-fn histogram(mut encoder: MetricEncoder<'_>, latency: &Histogram) -> Result<(), Error> {
-    let mut before = 0;
-    let mut buckets: Vec<(f64, u64)> = Vec::new();
-    for power in EDGES.step_by(STEP) {
-        let edge = Duration::from_nanos(1 << power);
-        let shorter = latency.shorter_than(edge);
-        buckets.push((edge.as_secs_f64(), shorter.saturating_sub(before)));
-        before = shorter;
-    }
-    buckets.push((f64::INFINITY, latency.count().saturating_sub(before)));
-    encoder.encode_histogram::<NoLabelSet>(latency.total().as_secs_f64(), latency.count(), &buckets, None)
 }
 
 fn batch_sizes(mut encoder: MetricEncoder<'_>, log: &LogCounters) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::fmt::Error;
 
 use prometheus_client::metrics::MetricType;
 
-use super::{Page, counter};
+use super::page::{Page, counter};
 use crate::{BrokerStatus, OwnerStatus};
 
 /// A name, its help and its value.
