@@ -10,8 +10,8 @@ use std::time::Duration;
 use baio_engine::Errno;
 
 use crate::abi::{Aiocb, SigEvent, operation};
+use crate::calls::is_under_way;
 use crate::check;
-use crate::context::is_under_way;
 use crate::next;
 use crate::process::{Carrier, carrier, known};
 

@@ -8,7 +8,8 @@
 //! | `exports.rs` | the functions that programs call |
 //! | `abi.rs` | a request, as aio.h lays it out |
 //! | `process.rs`, `next.rs` | who carries the requests: a ring of ours, or glibc |
-//! | `context.rs` | submitting, moving results, waiting, cancelling |
+//! | `calls.rs` | what each call does: taking a request in, waiting, cancelling |
+//! | `context.rs` | one ring for all: who moves results, and who sleeps where |
 //! | `check.rs` | what is asked of a request and its descriptor |
 //! | `requests.rs` | the requests in flight, and which wait for which |
 //! | `notice.rs` | signals and threads that say that a request has ended |
@@ -28,6 +29,7 @@
 
 mod abi;
 mod by_number;
+mod calls;
 mod check;
 mod context;
 mod counted;
