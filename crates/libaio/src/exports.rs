@@ -50,6 +50,7 @@ unsafe fn set_up(requests: c_int, context: *mut usize) -> c_int {
 pub extern "C" fn io_destroy(context: usize) -> c_int {
     keeping_errno(|| match registry::remove(context) {
         Some(removed) => removed.context.end(|| removed.is_alone()),
+        None if registry::is_leaving(context) => raw(Errno::EINVAL),
         None => calls::destroy(context),
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! A program may pass any address, from any thread, even while another thread destroys the context. So an address is looked up before it is
 //! used, without a lock, in a table that is never moved. A thread that finds a context counts itself in, checks that the context is still
-//! there, and counts itself out when done. A thread that destroys a context takes its address out first, and then waits for the others to
-//! leave.
+//! there, and counts itself out when done. A thread that destroys a context marks its address first, so that nobody finds it, and then waits for
+//! the others to leave. Until they have, whoever destroys it too is told that there is none: the kernel, which still has a context of its own by
+//! this address, would take our memory away under the first.
 //!
 //! The table lies in memory that the kernel wipes in a forked child (`MADV_WIPEONFORK`): contexts belong to the process that made
 //! them, as the kernel's own do, and the child, whose table is empty, touches nothing that it shares with its parent.
@@ -27,7 +28,7 @@ const PLACES: usize = 8192;
 
 /// An address that was there: it ends no search.
 const GONE: usize = 1;
-/// A place that is about to get one, or whose last one is not yet left by all.
+/// A place that is about to get an address. With one, it is that of a context that is being destroyed: contexts lie at pages.
 const TAKEN: usize = 2;
 /// No context lies lower.
 const LOWEST: usize = 4096;
@@ -95,7 +96,7 @@ fn places(address: usize) -> impl Iterator<Item = &'static Place> {
 }
 
 fn find(address: usize) -> Option<&'static Place> {
-    if address < LOWEST {
+    if address < LOWEST || address & TAKEN != 0 {
         return None;
     }
     let likeliest = table()?.get(first(address))?;
@@ -164,12 +165,21 @@ pub(crate) fn remove(address: usize) -> Option<Removed> {
     // SeqCst: see `enter`. Not `GONE` yet: the next context here would have its users waited for as if they were of this one.
     let won = place
         .address
-        .compare_exchange(address, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
+        .compare_exchange(address, address | TAKEN, Ordering::SeqCst, Ordering::SeqCst);
     won.ok()?;
     // SAFETY: the pointer came from `Arc::into_raw`, only who has taken the address out takes it back, and nobody puts another into a
     // place that is taken.
     let context = unsafe { Arc::from_raw(place.context.load(Ordering::Acquire)) };
     Some(Removed { place, context })
+}
+
+/// Is another thread destroying it?
+pub(crate) fn is_leaving(address: usize) -> bool {
+    let addresses = places(address).map(|place| place.address.load(Ordering::SeqCst));
+    address >= LOWEST
+        && addresses
+            .take_while(|&here| here != 0)
+            .any(|here| here == address | TAKEN)
 }
 
 /// A context that nobody finds any more. Others may still be at work in it.

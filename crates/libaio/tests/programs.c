@@ -384,12 +384,50 @@ static void story_signalfd(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+static int ends[2];
+
+static void *reads_the_pipe(void *context)
+{
+	static struct iocb iocb;
+
+	prepare(&iocb, 0, ends[0], 0);
+	iocb.offset = 0;
+	iocb.nbytes = 1;
+	begin(context, &iocb);
+	return NULL;
+}
+
+static void *destroys(void *context)
+{
+	return (void *)(long)io_destroy(context);
+}
+
+/* While one thread destroys a context, and waits for a read, there is none for another that would. */
+static void story_twice(int fd)
+{
+	io_context_t context = 0;
+	pthread_t reader, first;
+	void *told;
+
+	(void)fd;
+	MUST(pipe(ends) == 0 && io_setup(8, &context) == 0);
+	MUST(pthread_create(&reader, NULL, reads_the_pipe, context) == 0);
+	usleep(100000);
+	MUST(pthread_create(&first, NULL, destroys, context) == 0);
+	usleep(100000);
+	MUST(io_destroy(context) == -EINVAL);
+	MUST(write(ends[1], "x", 1) == 1);
+	MUST(pthread_join(reader, NULL) == 0 && pthread_join(first, &told) == 0 && told == NULL);
+	MUST(bytes[0] == 'x');
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "fork", story_fork }, { "exit", story_exit }, { "exec", story_exec }, { "close", story_close },
 		{ "little", story_little }, { "seccomp", story_seccomp }, { "signals", story_signals }, { "loop", story_loop },
 		{ "calls", story_calls }, { "cancel", story_cancel }, { "closed", story_closed }, { "signalfd", story_signalfd },
+		{ "twice", story_twice },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

@@ -145,6 +145,11 @@ fn a_program_may_go_on_by_system_calls() {
 }
 
 #[test]
+fn a_context_that_two_threads_destroy_goes_once() {
+    story("twice");
+}
+
+#[test]
 fn a_pipe_takes_all_of_each_write_in_order() {
     story_of("straits", "pipe");
 }
