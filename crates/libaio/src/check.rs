@@ -1,8 +1,8 @@
 //! What goes to the ring, and what the kernel does in the call; and the call that is made of what goes to the ring.
 //!
 //! A read of a file or a device goes to the ring: it may have to wait. So does what is asynchronous by nature: direct I/O, syncs, polls. A
-//! buffered write is a copy; pipes, sockets and the like have an order, and a way of their own to wait or not to wait. These the kernel does, and
-//! it also says what is wrong with a request, in the order in which it looks.
+//! buffered write is a copy; appends, pipes, sockets and the like have an order, and a way of their own to wait or not to wait. These the
+//! kernel does, and it also says what is wrong with a request, in the order in which it looks.
 
 #![allow(unsafe_code)]
 
@@ -56,9 +56,11 @@ impl Kinds {
             return Route::InCall;
         };
         let direct = open & libc::O_DIRECT != 0;
+        let appends = open & libc::O_APPEND != 0 || iocb.rw_flags & RWF_APPEND != 0;
         let wanted = match iocb.opcode {
             command::PREAD | command::PREADV if direct || iocb.rw_flags & libc::RWF_NOWAIT == 0 => HAS_OFFSETS,
-            command::PWRITE | command::PWRITEV if direct => HAS_OFFSETS,
+            // Of two appends the ring may have two workers, and the second may be the first to write.
+            command::PWRITE | command::PWRITEV if direct && !appends => HAS_OFFSETS,
             command::FSYNC | command::FDSYNC => HAS_OFFSETS | DIRECTORY,
             command::POLL => IS_POLLED,
             _ => 0,
@@ -257,4 +259,52 @@ fn priority(iocb: &Iocb) -> Result<u16, Errno> {
         return Err(Errno::EINVAL);
     }
     Ok(priority)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use super::*;
+
+    fn goes_to_ring(file: &std::fs::File, opcode: u16, rw_flags: i32) -> bool {
+        let write = Iocb {
+            data: 0,
+            key: 0,
+            rw_flags,
+            opcode,
+            priority: 0,
+            fd: file.as_raw_fd() as u32,
+            buffer: 0,
+            bytes: 0,
+            offset: 0,
+            reserved: 0,
+            flags: 0,
+            event_fd: 0,
+        };
+        matches!(Kinds::default().route(&write), Route::ToRing(_))
+    }
+
+    #[test]
+    fn direct_appends_keep_their_order_in_the_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |flags: i32| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false);
+            options
+                .custom_flags(libc::O_DIRECT | flags)
+                .open(dir.path().join("log"))
+        };
+        let (Ok(plain), Ok(appending)) = (open(0), open(libc::O_APPEND)) else {
+            eprintln!("SKIPPED: check: needs a file system with direct I/O");
+            return;
+        };
+        for opcode in [command::PWRITE, command::PWRITEV] {
+            assert!(goes_to_ring(&plain, opcode, 0));
+            assert!(!goes_to_ring(&plain, opcode, RWF_APPEND));
+            assert!(!goes_to_ring(&appending, opcode, 0));
+        }
+    }
 }
