@@ -17,7 +17,7 @@
 //! | `inside.rs` | what a signal handler must not do |
 //! | `counted.rs` | what `baio run` shows |
 //! | `by_number.rs` | a hash of descriptors |
-//! | `long.rs` | long reads and writes |
+//! | `long.rs` | long reads and writes, and syncs: what needs its file later |
 //! | `leaving.rs` | what happens when the program exits |
 //! | `c/exports.c`, `c/posix-aio.map` | functions where a thread may be cancelled; what is exported |
 //!

@@ -1,6 +1,8 @@
-//! Long reads and writes: what is in the cache is copied by whoever begins it, and that must not be the thread that calls `aio_read`, for half a
-//! second. So a worker of the kernel's does what is long. It looks for the file later than the call returns; so the ring keeps the file until
-//! then.
+//! What a worker of the kernel's does, which looks for its file later than the call returns; so the ring keeps the file until then.
+//!
+//! Long reads and writes are some of it: what is in the cache is copied by whoever begins it, and that must not be the thread that calls
+//! `aio_read`, for half a second. Syncs are all of it since Linux 5.18: a sync of what has that number by then would say that data are safe which
+//! are not.
 
 use baio_engine::shared::{Call, SharedRing, What};
 use baio_shim::file::File;
@@ -8,14 +10,16 @@ use baio_shim::file::File;
 /// Bytes that the calling thread copies at most: a tenth of a millisecond's work.
 const LONG: u32 = 1 << 20;
 
-/// Has a worker do the call, if it is long. Without a place for its file it is done in the call.
+/// Keeps the file of a call that a worker does, and has one do what is long. Without a place for its file that is done in the call.
 pub(crate) fn keep(ring: &SharedRing, call: &mut Call, file: Option<File>) {
-    let bytes = match call.what {
-        What::Read { len, .. } | What::Write { len, .. } => len,
-        _ => 0,
-    };
-    if bytes > LONG && file.is_some_and(|file| !file.is_stream()) {
-        call.kept = ring.keep(call.fd);
-        call.beside = call.kept.is_some();
+    match call.what {
+        What::Sync { .. } if !ring.takes_files_at_once() => call.kept = ring.keep(call.fd),
+        What::Read { len, .. } | What::Write { len, .. }
+            if len > LONG && file.is_some_and(|file| !file.is_stream()) =>
+        {
+            call.kept = ring.keep(call.fd);
+            call.beside = call.kept.is_some();
+        }
+        _ => {}
     }
 }

@@ -135,7 +135,7 @@ pub(crate) struct Requests {
     /// What is to be sent; threads apart, which a signal handler cannot start.
     notices: VecDeque<Notice>,
     threads: VecDeque<Notice>,
-    /// Files of long calls that have ended, to be given back to the ring.
+    /// Files of calls that have ended, to be given back to the ring.
     pub(crate) left: Vec<Kept>,
     /// Who moves results has just submitted: what was made then or later has ended at once.
     pub(crate) submitted: Option<u64>,

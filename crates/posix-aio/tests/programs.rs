@@ -144,7 +144,7 @@ fn a_request_that_outlives_its_thread_never_goes_into_another_file() {
 }
 
 #[test]
-fn a_write_that_has_begun_outlives_its_descriptor() {
+fn what_has_begun_outlives_its_descriptor() {
     story_of_ours("begun");
 }
 

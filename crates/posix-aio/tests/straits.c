@@ -311,8 +311,8 @@ static void story_jump(int fd)
 }
 
 /*
- * A write has begun when aio_write returns, whoever moves results, and also to a socket at an offset: closing the descriptor harms it no more.
- * Ours alone: glibc's thread may come later.
+ * A write has begun when aio_write returns, whoever moves results, and also to a socket at an offset: closing the descriptor harms it no more,
+ * nor a sync. Ours alone: glibc's thread may come later.
  */
 static void story_begun(int fd)
 {
@@ -332,6 +332,9 @@ static void story_begun(int fd)
 		MUST((own = dup(fd)) >= 0);
 		one = request(own, 7, 1, bytes);
 		MUST(aio_write(&one) == 0 && close(own) == 0 && wait_for(&one) == 1);
+		MUST((own = dup(fd)) >= 0);
+		one = request(own, 0, 0, NULL);
+		MUST(aio_fsync(O_DSYNC, &one) == 0 && close(own) == 0 && wait_for(&one) == 0);
 	}
 	MUST(write(first[1], "n", 1) == 1 && pthread_join(leader, NULL) == 0 && aio_return(&never) == 1);
 }
