@@ -218,15 +218,15 @@ impl Context {
         }
     }
 
-    /// Waits until writes and syncs that `is_awaited` picks by their descriptor have ended, and at most so long: the program exits.
-    pub(crate) fn drain(&self, patience: Duration, is_awaited: impl Fn(i32) -> bool) {
+    /// Waits until writes and syncs of files have ended, and at most so long: the program exits.
+    pub(crate) fn drain(&self, patience: Duration) {
         if is_inside() {
             return;
         }
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let told = self.wait_until(Some(left), From::Handler, |requests| !requests.any_write(&is_awaited));
+            let told = self.wait_until(Some(left), From::Handler, |requests| !requests.any_write());
             if told != Err(Errno::EINTR) {
                 return;
             }

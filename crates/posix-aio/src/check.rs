@@ -166,11 +166,6 @@ pub(crate) fn is_open(fd: RawFd) -> bool {
     unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) >= 0 }
 }
 
-/// Does a write to this always end? Not to a pipe that nobody reads.
-pub(crate) fn ends(fd: RawFd) -> bool {
-    File::of(fd).is_none_or(|file| !file.is_stream())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;

@@ -562,11 +562,11 @@ impl Requests {
         self.notifying > 0 || self.held > 0 || self.any_thread() || !self.ready.is_empty()
     }
 
-    /// Is something under way that `is_awaited` picks among those that write?
-    pub(crate) fn any_write(&self, is_awaited: impl Fn(RawFd) -> bool) -> bool {
+    /// Is a write or a sync of a file under way? One of a pipe may never end. What its number stands for by now says nothing.
+    pub(crate) fn any_write(&self) -> bool {
         let all = self.places.iter().filter_map(|place| place.request.as_ref());
         all.filter(|request| !reads(&request.call))
-            .any(|request| is_awaited(request.call.fd))
+            .any(|request| request.file.is_none_or(|file| !file.is_stream()))
     }
 }
 

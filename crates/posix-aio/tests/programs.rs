@@ -19,8 +19,9 @@ fn run(program: &Path, story: &str, preload: Option<&Path>, file: &Path) -> Outp
 }
 
 /// The stories of `straits.c`; all others are in `programs.c`.
-const STRAITS: [&str; 12] = [
+const STRAITS: [&str; 13] = [
     "waiters", "led", "little", "seccomp", "closed", "streams", "nested", "jump", "remade", "lent", "blind", "begun",
+    "unread",
 ];
 
 fn of(story: &str) -> PathBuf {
@@ -89,6 +90,11 @@ stories! {
 fn exit_loses_no_write() {
     let (_, left) = story("exit");
     assert!(left.len() == 64 << 20 && left.iter().all(|&byte| byte == b'e'));
+}
+
+#[test]
+fn exit_waits_for_no_write_that_nobody_reads() {
+    story("unread");
 }
 
 #[test]

@@ -388,13 +388,38 @@ static void story_lent(int fd)
 	MUST(write(first[1], "x", 1) == 1 && wait_for(&below) == 1 && letter[0] == 'x');
 }
 
+/* Of a pipe that nobody reads exit(3) waits for no write, also when its descriptor is closed. */
+static void story_unread(int fd)
+{
+	static struct aiocb never;
+	time_t began = time(NULL);
+	int ends[2], status;
+	pid_t child = fork();
+
+	(void)fd;
+	if (!child) {
+		MUST(pipe(ends) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+		while (write(ends[1], bytes, sizeof(bytes)) > 0)
+			;
+		MUST(fcntl(ends[1], F_SETFL, 0) == 0);
+		never = request(ends[1], 0, 1, bytes);
+		MUST(aio_write(&never) == 0);
+		usleep(20000); /* glibc's thread has to have begun */
+		MUST(close(ends[1]) == 0);
+		exit(0);
+	}
+	MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	MUST(time(NULL) - began < 15);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "waiters", story_waiters }, { "led", story_led }, { "little", story_little },
 		{ "seccomp", story_seccomp }, { "closed", story_closed }, { "streams", story_streams },
 		{ "nested", story_nested }, { "jump", story_jump }, { "remade", story_remade },
-		{ "lent", story_lent }, { "blind", story_blind }, { "begun", story_begun }, { NULL, NULL },
+		{ "lent", story_lent }, { "blind", story_blind }, { "begun", story_begun },
+		{ "unread", story_unread }, { NULL, NULL },
 	};
 
 	return tell(stories, count, arguments);
