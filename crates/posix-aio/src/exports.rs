@@ -160,9 +160,19 @@ exported! {
     }
 }
 
-/// `aio_init(3)`: how many threads glibc should use. There are none.
+/// `aio_init(3)`: how many threads glibc should use. There are none, unless glibc will carry the requests: it is told in any case, and only
+/// makes a note of it.
+///
+/// # Safety
+/// The parameters may be read.
 #[unsafe(no_mangle)]
-pub extern "C" fn aio_init(_parameters: *const libc::c_void) {}
+pub unsafe extern "C" fn aio_init(parameters: *const libc::c_void) {
+    telling(|| {
+        // SAFETY: the caller's promise.
+        unsafe { next::aio_init(parameters) };
+        Ok(0)
+    });
+}
 
 /// A thread that sleeps is asked this often whether it was cancelled.
 const SLICE: Duration = Duration::from_millis(100);

@@ -20,6 +20,22 @@ fn find(name: &CStr, cache: &AtomicPtr<c_void>) -> *mut c_void {
     found
 }
 
+/// aio_init(3), which returns nothing.
+///
+/// # Safety
+/// As for the function of this name.
+pub(crate) unsafe fn aio_init(parameters: *const c_void) {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    // SAFETY: null is none, and what libc has by this name takes this argument.
+    let function = unsafe {
+        std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn(*const c_void)>>(find(c"aio_init", &FOUND))
+    };
+    if let Some(function) = function {
+        // SAFETY: the caller's promise.
+        unsafe { function(parameters) };
+    }
+}
+
 /// `ENOSYS`, as a function says that is not there.
 fn missing() -> c_int {
     // SAFETY: the address of this thread's `errno`, which it alone uses.

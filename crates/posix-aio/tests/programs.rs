@@ -19,9 +19,9 @@ fn run(program: &Path, story: &str, preload: Option<&Path>, file: &Path) -> Outp
 }
 
 /// The stories of `straits.c`; all others are in `programs.c`.
-const STRAITS: [&str; 13] = [
+const STRAITS: [&str; 14] = [
     "waiters", "led", "little", "seccomp", "closed", "streams", "nested", "jump", "remade", "lent", "blind", "begun",
-    "unread",
+    "unread", "init",
 ];
 
 fn of(story: &str) -> PathBuf {
@@ -105,6 +105,11 @@ fn without_io_uring_glibc_does_it() {
         "{said}"
     );
     assert!(said.contains("cure:"), "{said}");
+}
+
+#[test]
+fn glibc_has_as_many_threads_as_the_program_asks_for() {
+    story("init");
 }
 
 #[test]

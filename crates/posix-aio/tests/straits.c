@@ -130,6 +130,25 @@ static void story_seccomp(int fd)
 	MUST(aio_cancel(fd, NULL) == AIO_ALLDONE);
 }
 
+/* More reads that wait than glibc has threads, unless aio_init has asked for more. */
+static void story_init(int fd)
+{
+	enum { READS = 32 };
+	struct aioinit many = { .aio_threads = 2 * READS, .aio_num = 2 * READS };
+	static struct aiocb all[READS];
+	int ends[READS][2], at;
+
+	forbid(425, 427, EPERM);
+	aio_init(&many);
+	for (at = 0; at < READS; at++) {
+		MUST(pipe(ends[at]) == 0);
+		all[at] = request(ends[at][0], 0, 1, bytes + at);
+		MUST(aio_read(&all[at]) == 0);
+	}
+	MUST(write(ends[READS - 1][1], "i", 1) == 1 && wait_for(&all[READS - 1]) == 1);
+	round_trip(fd);
+}
+
 /* Where statx(2) is forbidden the library knows its files all the same. */
 static void story_blind(int fd)
 {
@@ -419,7 +438,7 @@ int main(int count, char **arguments)
 		{ "seccomp", story_seccomp }, { "closed", story_closed }, { "streams", story_streams },
 		{ "nested", story_nested }, { "jump", story_jump }, { "remade", story_remade },
 		{ "lent", story_lent }, { "blind", story_blind }, { "begun", story_begun },
-		{ "unread", story_unread }, { NULL, NULL },
+		{ "unread", story_unread }, { "init", story_init }, { NULL, NULL },
 	};
 
 	return tell(stories, count, arguments);
