@@ -7,6 +7,7 @@
 //! the helper gives back what nobody has used for a while.
 //!
 //! Where nothing says whether a number is still the same event fd's, its next request has a duplicate of its own, and only so many have one.
+//! A request that cannot have one is refused until one that has ends, or the program closes a descriptor.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Weak};
@@ -122,11 +123,12 @@ impl EventFds {
 }
 
 fn duplicate(number: RawFd) -> Result<OwnedFd, Errno> {
-    let own = descriptor::duplicate(number).map_err(|errno| match errno {
-        Errno::EMFILE => Errno::EAGAIN,
+    let no_room = |errno: Errno| match errno {
+        Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => Errno::EAGAIN,
         other => other,
-    })?;
-    if is_event_fd(own.as_fd())? {
+    };
+    let own = descriptor::duplicate(number).map_err(no_room)?;
+    if is_event_fd(own.as_fd()).map_err(no_room)? {
         Ok(own)
     } else {
         Err(Errno::EINVAL)

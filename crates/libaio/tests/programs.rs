@@ -226,6 +226,18 @@ fn a_live_ring_may_be_moved() {
 }
 
 #[test]
+fn a_request_whose_event_fd_has_no_duplicate_is_refused_for_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("straits", "scarce", common::ours(), RING, &dir.path().join("file"));
+    let said = String::from_utf8_lossy(&told.stderr);
+    if !said.contains("its reads wait: io_uring") {
+        common::skipped("programs::a_request_whose_event_fd_has_no_duplicate", "io_uring");
+        return;
+    }
+    assert!(told.status.success(), "{said}");
+}
+
+#[test]
 fn a_daemons_standard_streams_are_its_own() {
     story_of("straits", "daemon");
 }

@@ -512,6 +512,37 @@ static void story_released(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+/* Without a duplicate an event fd would be signalled before its event is there. On a ring of ours alone. */
+static void story_scarce(int fd)
+{
+	io_context_t context = 0;
+	struct iocb iocb, *list[] = { &iocb };
+	int bell = eventfd(0, 0), next;
+	struct rlimit before, scarce;
+	unsigned long long count;
+	struct io_event event;
+
+	MUST(bell >= 0 && io_setup(8, &context) == 0);
+	MUST((next = dup(fd)) > bell && close(next) == 0);
+	MUST(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	scarce = before;
+	scarce.rlim_cur = next;
+	MUST(setrlimit(RLIMIT_NOFILE, &scarce) == 0);
+	prepare(&iocb, PWRITE, fd, 0);
+	iocb.flags = 1;
+	iocb.resfd = bell;
+	MUST(io_submit(context, 1, list) == -EAGAIN);
+	/* Room for the duplicate, and not for what it is compared with. */
+	scarce.rlim_cur = next + 1;
+	MUST(setrlimit(RLIMIT_NOFILE, &scarce) == 0);
+	MUST(io_submit(context, 1, list) == -EAGAIN);
+	MUST(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	begin(context, &iocb);
+	MUST(read(bell, &count, 8) == 8 && count == 1);
+	MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.obj == &iocb && event.res == 4096);
+	MUST(io_destroy(context) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
@@ -519,6 +550,7 @@ int main(int count, char **arguments)
 		{ "bad", story_bad }, { "soon", story_soon }, { "nothing", story_nothing }, { "addresses", story_addresses },
 		{ "brimful", story_brimful }, { "answers", story_answers }, { "moved", story_moved }, { "daemon", story_daemon },
 		{ "ended", story_ended }, { "forbidden", story_forbidden }, { "released", story_released },
+		{ "scarce", story_scarce },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

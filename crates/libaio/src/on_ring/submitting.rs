@@ -150,12 +150,28 @@ impl OnRing {
         let iocb: Iocb = unsafe { self.read(object.addr()) }?;
         check::numbers(&iocb)?;
         self.let_in()?;
+        let event_fd = self.event_fd_of(&iocb).inspect_err(|_| self.count_out(false))?;
         // SAFETY: the caller's promise.
-        let admitted = unsafe { self.prepare(object, &iocb, started) };
+        let admitted = unsafe { self.prepare(object, &iocb, event_fd, started) };
         if admitted.event_fd().is_some() {
             self.signalling.fetch_add(1, Ordering::SeqCst);
         }
         Ok(admitted)
+    }
+
+    /// A duplicate of the event fd that a request names. None if it names none, or one with which something is wrong: the kernel says it.
+    ///
+    /// # Errors
+    /// `EAGAIN` without room for a duplicate. The kernel would do without, and signal before the event is where the program looks: who
+    /// looks then, and finds nothing, may sleep for ever.
+    fn event_fd_of(&self, iocb: &Iocb) -> Result<Option<Arc<OwnedFd>>, Errno> {
+        if iocb.flags & FLAG_EVENT_FD == 0 {
+            return Ok(None);
+        }
+        match locked(&self.event_fds).of(iocb.event_fd) {
+            Err(Errno::EAGAIN) => Err(Errno::EAGAIN),
+            told => Ok(told.ok()),
+        }
     }
 
     /// What lies there. The kernel is asked for a page that was never read before; a program that takes one away again and passes it is on its own.
@@ -178,11 +194,8 @@ impl OnRing {
 
     /// # Safety
     /// As for [`OnRing::submit`].
-    unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, started: u64) -> Admitted {
+    unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, event_fd: Option<Arc<OwnedFd>>, started: u64) -> Admitted {
         let signals = iocb.flags & FLAG_EVENT_FD != 0;
-        let event_fd = signals
-            .then(|| locked(&self.event_fds).of(iocb.event_fd).ok())
-            .flatten();
         // What is wrong with it, the kernel says.
         let to_ring = match self.kinds.route(iocb) {
             _ if self.broken.load(Ordering::Relaxed) || signals != event_fd.is_some() => None,
