@@ -37,7 +37,7 @@ impl Context {
         Ok(())
     }
 
-    /// Takes a request in, and ends it if it is found bad.
+    /// Takes a request in, unless it has ended with the look at it.
     ///
     /// # Safety
     /// As for [`Context::submit`].
@@ -72,11 +72,11 @@ impl Context {
         let mut state = self.lock();
         let what = match checked {
             Checked::Good(what) => what,
-            Checked::Bad(errno) => {
-                if group != NONE {
+            Checked::Ended(raw) => {
+                let raw = notice.judge(raw);
+                if group != NONE && raw < 0 {
                     state.requests.fail_in(group);
                 }
-                let raw = notice.judge(-errno.raw());
                 // SAFETY: the caller's promise.
                 unsafe { Aiocb::end(object, raw) };
                 state.requests.note(notice);

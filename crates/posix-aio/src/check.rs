@@ -22,14 +22,20 @@ use crate::abi::{Aiocb, operation};
 const PRIORITY_MAX: i32 = 20;
 /// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
 const TRANSFER_MAX: usize = 0x7fff_f000;
-/// No memory is so long: a call with it fails before it moves anything.
+/// No memory is so long: most kernels refuse a call with it before they move anything. Those that look only whether the addresses are the
+/// program's (x86-64, Linux 6.4 to 6.11) move what there is.
 const MEMORY_MAX: usize = 1 << 47;
 /// `RWF_NOSIGNAL`, include/uapi/linux/fs.h: who writes to a pipe without a reader gets no SIGPIPE. glibc's threads have it blocked.
 const NO_SIGNAL: i32 = 0x100;
 
 pub(crate) enum Checked {
     Good(What),
-    Bad(Errno),
+    /// It has ended already: a count, or a negated error number.
+    Ended(i32),
+}
+
+fn failed(errno: Errno) -> Checked {
+    Checked::Ended(-errno.raw())
 }
 
 /// The only thing that `aio_read` and `aio_write` refuse themselves; a sync has no priority.
@@ -59,7 +65,7 @@ pub(crate) unsafe fn request(object: *const Aiocb, opcode: i32) -> Checked {
         _ => match opcode & operation::BITS {
             operation::READ => false,
             operation::WRITE => true,
-            _ => return Checked::Bad(Errno::EINVAL),
+            _ => return failed(Errno::EINVAL),
         },
     };
     // SAFETY: the caller's promise.
@@ -67,14 +73,14 @@ pub(crate) unsafe fn request(object: *const Aiocb, opcode: i32) -> Checked {
     let end = i64::try_from(bytes).ok().and_then(|bytes| offset.checked_add(bytes));
     if offset < 0 || bytes >= MEMORY_MAX || end.is_none() {
         // SAFETY: the caller's promise.
-        return Checked::Bad(unsafe { refused(fd, buffer, bytes, offset, writes) });
+        return Checked::Ended(unsafe { asked(fd, buffer, bytes, offset, writes) });
     }
     // io_uring reads nothing of a directory with success.
     // SAFETY: no byte is asked for.
     if bytes == 0 && !writes && unsafe { libc::syscall(libc::SYS_pread64, fd, buffer, bytes, offset) } < 0 {
         match Errno::last() {
             Errno::ESPIPE => {}
-            errno => return Checked::Bad(errno),
+            errno => return failed(errno),
         }
     }
     let len = bytes.min(TRANSFER_MAX) as u32;
@@ -125,11 +131,11 @@ pub(crate) fn on_its_file(mut what: What, file: Option<File>, knows_no_signal: b
     what
 }
 
-/// What the system says of a call that cannot succeed; it moves nothing.
+/// What the system says of a call that is not for io_uring: what is wrong with it, or, seldom, how much it has moved.
 ///
 /// # Safety
 /// As for [`request`].
-unsafe fn refused(fd: RawFd, buffer: *mut u8, bytes: usize, offset: i64, writes: bool) -> Errno {
+unsafe fn asked(fd: RawFd, buffer: *mut u8, bytes: usize, offset: i64, writes: bool) -> i32 {
     // By `syscall`: a thread can be cancelled in libc's own functions.
     // SAFETY: the kernel checks the numbers, and the memory is the program's word.
     let told = unsafe {
@@ -139,11 +145,12 @@ unsafe fn refused(fd: RawFd, buffer: *mut u8, bytes: usize, offset: i64, writes:
         }
     };
     match told {
-        0.. => Errno::EINVAL,
+        // One call moves fewer bytes than 31 bits count.
+        0.. => told as i32,
         _ => match Errno::last() {
             // What cannot be seeked has no offset, and no room for so many bytes either.
-            Errno::ESPIPE => Errno::EFAULT,
-            errno => errno,
+            Errno::ESPIPE => -Errno::EFAULT.raw(),
+            errno => -errno.raw(),
         },
     }
 }
@@ -201,6 +208,22 @@ mod tests {
         for stream in [socket.as_raw_fd(), pipe.as_raw_fd()] {
             assert_eq!(written(stream, false).1, 0);
         }
+    }
+
+    /// As a kernel moves them that does not refuse the length.
+    #[test]
+    fn bytes_that_were_moved_are_told() {
+        let file = tempfile::tempfile().unwrap();
+        let fd = file.as_raw_fd();
+        let mut bytes = *b"moved";
+        // SAFETY: the bytes are here.
+        assert_eq!(unsafe { asked(fd, bytes.as_mut_ptr(), 5, 0, true) }, 5);
+        // SAFETY: as above.
+        assert_eq!(unsafe { asked(fd, bytes.as_mut_ptr(), 5, 2, false) }, 3);
+        assert_eq!(&bytes, b"veded");
+        // SAFETY: as above.
+        let told = unsafe { asked(fd, bytes.as_mut_ptr(), 5, -1, true) };
+        assert_eq!(told, -Errno::EINVAL.raw());
     }
 
     #[test]

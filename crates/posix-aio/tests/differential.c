@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +27,8 @@ static unsigned draw(unsigned below)
 static struct aiocb requests[REQUESTS];
 static char buffers[REQUESTS][4 * BLOCK];
 static int flying[REQUESTS], writes[REQUESTS];
+/* A few blocks that cannot be written, with nothing behind them: some kernels move what there is of a length that no memory has. */
+static char *edge;
 static int in_list;
 static int file, appending, reading, pipe_ends[2], socket_ends[2], directory;
 static volatile sig_atomic_t signals;
@@ -99,7 +102,7 @@ static void prepare(int at, int write)
 		if (!in_list)
 			end_all();
 		break;
-	case 3: requests[at].aio_nbytes = draw(2) ? (size_t)-1 : (size_t)1 << 62; break;
+	case 3: requests[at].aio_nbytes = draw(2) ? (size_t)-1 : (size_t)1 << 62; requests[at].aio_buf = edge; break;
 	case 4: requests[at].aio_nbytes = 0; break;
 	case 5: requests[at].aio_reqprio = (int)draw(60) - 20; break;
 	case 6: requests[at].aio_fildes = reading; break;
@@ -280,6 +283,10 @@ int main(int count, char **arguments)
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = handler;
 	sigaction(SIGRTMIN, &action, NULL);
+	edge = mmap(NULL, 2 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (edge == MAP_FAILED || mprotect(edge + 4096, 4096, PROT_NONE))
+		return 3;
+	edge += 4096 - 4 * BLOCK;
 	snprintf(path, sizeof(path), "%s/file", arguments[3]);
 	file = open(path, O_RDWR | O_CREAT, 0600);
 	appending = open(path, O_RDWR | O_APPEND);
