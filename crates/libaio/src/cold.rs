@@ -18,7 +18,7 @@ use baio_engine::Errno;
 use baio_shim::file::File;
 
 use crate::abi::{Iocb, command};
-use crate::descriptor;
+use crate::descriptor::{self, own_id};
 
 /// A call that takes longer is looked into.
 const LONG: Duration = Duration::from_micros(25);
@@ -192,10 +192,6 @@ unsafe fn copies_of<T: Copy>(address: usize, count: usize) -> Result<Vec<T>, Err
     // SAFETY: all of them have been written, and any bytes are valid, by the caller's promise.
     unsafe { copies.set_len(count) };
     Ok(copies)
-}
-
-fn own_id() -> libc::c_long {
-    libc::c_long::from(std::process::id() as i32)
 }
 
 fn bytes_of(request: &Iocb) -> u64 {

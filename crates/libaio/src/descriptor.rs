@@ -13,6 +13,12 @@ const DUPFD_QUERY: libc::c_int = 1027;
 /// `KCMP_FILE`, include/uapi/linux/kcmp.h.
 const KCMP_FILE: libc::c_int = 0;
 
+/// How this process calls itself: by the calling thread, whose memory and descriptors are meant. The first thread's number is the
+/// process's, and stands for neither once that thread has ended.
+pub(crate) fn own_id() -> libc::c_long {
+    rustix::thread::gettid().as_raw_nonzero().get().into()
+}
+
 fn told(result: libc::c_long) -> Result<i32, Errno> {
     if result < 0 {
         Err(Errno::last())
@@ -56,7 +62,7 @@ pub(crate) fn are_one(one: RawFd, two: RawFd) -> Option<bool> {
         // An older kernel, or a policy.
         Err(_) => {}
     }
-    let own = std::process::id();
+    let own = own_id();
     // SAFETY: no memory is involved.
     let order = told(unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, two) });
     order.ok().map(|order| order == 0)

@@ -174,10 +174,41 @@ static void story_left(int fd)
 	MUST(io_destroy(context) == 0);
 }
 
+static void *goes_on(void *file)
+{
+	io_context_t context = 0;
+	struct io_event event;
+	struct iocb read;
+	int at, fd = (int)(long)file;
+
+	/* By then the first thread has ended. */
+	usleep(100000);
+	make_cold(fd);
+	MUST(io_setup(64, &context) == 0);
+	for (at = 0; at < BLOCKS; at++) {
+		prepare(&read, PREAD, fd, at);
+		read.buf = bytes;
+		begin(context, &read);
+		MUST(io_getevents(context, 1, 1, &event, NULL) == 1 && event.res == 4096);
+	}
+	MUST(io_destroy(context) == 0);
+	_exit(0);
+}
+
+/* Reads that wait, in a process whose first thread has ended. */
+static void story_headless(int fd)
+{
+	pthread_t thread;
+
+	MUST(pthread_create(&thread, NULL, goes_on, (void *)(long)fd) == 0);
+	pthread_exit(NULL);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct story stories[] = {
 		{ "well", story_well }, { "over", story_over }, { "poll", story_poll }, { "left", story_left },
+		{ "headless", story_headless },
 	};
 
 	return tell(stories, sizeof(stories) / sizeof(stories[0]), count, arguments);

@@ -242,8 +242,8 @@ fn a_daemons_standard_streams_are_its_own() {
     story_of("straits", "daemon");
 }
 
-/// A story in which a context goes over where reads can be tried.
-fn goes_over(name: &str) {
+/// A story in which a context goes over where reads can be tried; whether it did.
+fn goes_over(name: &str) -> bool {
     story_of("over", name);
     let dir = tempfile::tempdir().unwrap();
     let told = run("over", name, common::ours(), CHOOSES, &dir.path().join("file"));
@@ -255,6 +255,7 @@ fn goes_over(name: &str) {
             "a file system whose reads can be tried (RWF_NOWAIT), io_uring",
         );
     }
+    can
 }
 
 #[test]
@@ -265,6 +266,13 @@ fn a_context_goes_over_under_threads_that_wait() {
 #[test]
 fn a_context_goes_over_at_a_poll() {
     goes_over("poll");
+}
+
+#[test]
+fn a_context_goes_over_when_the_first_thread_has_ended() {
+    let went = goes_over("headless");
+    // Where any does.
+    assert!(went || !goes_over("over"));
 }
 
 /// Writes through the cache, reads of what is there, syncs and direct I/O: one at a time and many.
