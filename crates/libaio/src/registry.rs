@@ -7,12 +7,13 @@
 //! this address, would take our memory away under the first.
 //!
 //! The table lies in memory that the kernel wipes in a forked child (`MADV_WIPEONFORK`): contexts belong to the process that made
-//! them, as the kernel's own do, and the child, whose table is empty, touches nothing that it shares with its parent.
+//! them, as the kernel's own do, and the child, whose table is empty, touches nothing that it shares with its parent. Whoever makes the table
+//! holds up nobody: a child of another thread's would wait for it for ever.
 
 #![allow(unsafe_code)]
 
+use std::ptr;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -69,19 +70,37 @@ impl Drop for Using {
     }
 }
 
-/// All zeros is a table with nothing in it.
+/// The table's first place.
+static TABLE: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+
+/// The table, if it has been made.
 fn table() -> Option<&'static [Place]> {
-    static TABLE: OnceLock<Option<Mapping>> = OnceLock::new();
-    let made = TABLE.get_or_init(|| {
-        let bytes = PLACES * size_of::<Place>();
-        let mapping = Mapping::anonymous(bytes).ok()?;
-        // SAFETY: the range is a mapping of our own, which nobody refers to yet.
-        unsafe { rustix::mm::madvise(mapping.at(0).cast(), mapping.len(), Advice::LinuxWipeOnFork) }.ok()?;
-        Some(mapping)
-    });
-    let mapping = made.as_ref()?;
+    // Acquire: by then the kernel has been told to wipe it in a child.
+    let first = TABLE.load(Ordering::Acquire);
     // SAFETY: the mapping is never dropped, is page-aligned and as long as this, and zeros are valid atomics, before and after a wipe.
-    Some(unsafe { std::slice::from_raw_parts(mapping.at(0).cast(), PLACES) })
+    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, PLACES) })
+}
+
+/// Makes it, if it is not there and there is memory for it. All zeros is a table with nothing in it.
+fn make_table() {
+    if table().is_some() {
+        return;
+    }
+    let Ok(mapping) = Mapping::anonymous(PLACES * size_of::<Place>()) else {
+        return;
+    };
+    // SAFETY: the range is a mapping of our own, which nobody refers to yet.
+    let told = unsafe { rustix::mm::madvise(mapping.at(0).cast(), mapping.len(), Advice::LinuxWipeOnFork) };
+    if told.is_err() {
+        return;
+    }
+    let made = mapping.at(0).cast();
+    // Release: see `table`.
+    let won = TABLE.compare_exchange(ptr::null_mut(), made, Ordering::Release, Ordering::Relaxed);
+    if won.is_ok() {
+        // It stays for ever. Where another thread has come first, ours goes.
+        std::mem::forget(mapping);
+    }
 }
 
 fn first(address: usize) -> usize {
@@ -121,7 +140,7 @@ pub(crate) fn enter(address: usize) -> Option<Using> {
     place.users.come();
     let mut using = Using {
         place,
-        context: std::ptr::null(),
+        context: ptr::null(),
     };
     // SeqCst, here and in `remove`, as who comes is counted: either we see that the address is gone, or who takes it out sees us.
     if place.address.load(Ordering::SeqCst) != address {
@@ -134,6 +153,7 @@ pub(crate) fn enter(address: usize) -> Option<Using> {
 
 /// A context that the kernel has just made. One that finds no place stays the kernel's for ever.
 pub(crate) fn begin(address: usize, requests: u32) {
+    make_table();
     // The program has moved the live ring of an earlier one away from here, and goes by its new address.
     drop(remove(address));
     let context = Arc::new(Context::new(address, requests));
@@ -210,4 +230,21 @@ impl Drop for Removed {
 pub(crate) fn all() -> impl Iterator<Item = Using> {
     let addresses = places(0).map(|place| place.address.load(Ordering::Relaxed));
     addresses.filter_map(enter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child that was forked while its parent made the table has none, and looks for contexts when it exits.
+    #[test]
+    fn who_looks_for_contexts_makes_no_table() {
+        assert_eq!(all().count(), 0);
+        assert!(enter(LOWEST).is_none() && remove(LOWEST).is_none() && !is_leaving(LOWEST));
+        assert!(table().is_none());
+        // Nor does another test here: they make contexts of the kernel's alone.
+        make_table();
+        assert!(table().is_some_and(|table| table.len() == PLACES));
+        assert_eq!(all().count(), 0);
+    }
 }
