@@ -83,6 +83,35 @@ fn what_may_not_be_opened() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// In a directory such as /tmp the kernel keeps a stranger's file and pipe from whoever would have made one of that name.
+#[test]
+fn what_a_stranger_has_put_into_the_place_of_an_output() {
+    let place = Place::new();
+    if !gnu::is_there(&place) || !support::is_root() {
+        return;
+    }
+    let protects = |what: &str| {
+        let told = std::fs::read_to_string(format!("/proc/sys/fs/{what}")).unwrap_or_default();
+        told.trim().parse().unwrap_or(0) > 0
+    };
+    if !protects("protected_regular") || !protects("protected_fifos") {
+        return support::skip("fs.protected_regular or fs.protected_fifos is 0 here");
+    }
+    let strange = "install -d -m 1777 s && echo x > s/f && mkfifo s/p && chmod 666 s/f s/p && chown 12345 s/f s/p";
+    place.shell(strange).succeeds();
+    place.write("in", b"a secret");
+    for target in ["s/f", "s/p"] {
+        for program in ["dd".to_owned(), format!("{BAIO} dd")] {
+            // Whoever opens the pipe waits for a reader.
+            let told = place.shell(&format!("timeout 60 {program} if=in of={target}"));
+            let what = format!("{program} {target}: {}", told.errors());
+            assert_eq!(told.status(), 1, "{what}");
+            assert!(told.errors().contains("Permission denied"), "{what}");
+        }
+    }
+    assert_eq!(place.read("s/f"), b"x\n");
+}
+
 /// An input that is missing is never made, and neither is a target for it.
 #[test]
 fn what_is_only_read_is_never_made() {

@@ -195,18 +195,15 @@ pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> 
     let flags = begin.flags;
     let mut only = OpenOptions::new();
     only.custom_flags(kernel_flags(flags));
+    // Also where something is there: only in an open with O_CREAT does the kernel keep a stranger's file or pipe in a directory such as /tmp
+    // from whoever takes it for his own (`fs.protected_regular`, `fs.protected_fifos`; proc_sys_fs(5)).
     match creation {
         Creation::Exclusive => only.write(true).create_new(true),
         Creation::IfMissing => only.write(true).create(true).truncate(false),
         Creation::Never => only.write(true),
     };
     let opened = if is_stream(path) && !flags.direct {
-        let exclusive = creation == Creation::Exclusive;
-        adopt(
-            only.create(false).create_new(exclusive).open(path),
-            begin.typed,
-            &mut positioned,
-        )
+        adopt(only.open(path), begin.typed, &mut positioned)
     } else if flags.append {
         adopt(only.append(true).open(path), begin.typed, &mut positioned)
     } else if kernel_flags(flags) != 0 {
@@ -249,7 +246,9 @@ fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Fi
     match File::open(path, &write_options(begin, create)) {
         // A file that may be written but not read is good enough, unless a block device had to be claimed.
         Err(error) if error.errno == Errno::EACCES && !begin.flags.direct && path.is_file() => {
-            adopt(OpenOptions::new().write(true).open(path), begin.typed, &mut None).map_err(|_| error)
+            let mut only = OpenOptions::new();
+            only.write(true).create(create == Create::IfMissing).truncate(false);
+            adopt(only.open(path), begin.typed, &mut None).map_err(|_| error)
         }
         opened => opened,
     }
