@@ -2,7 +2,7 @@
 //! line a case; what differs stands in docs/use/dd.md and docs/inside/dd.md. What `random.rs` draws does not stand here again.
 
 use crate::support::gnu::{self, Case};
-use crate::support::{self, Place};
+use crate::support::{self, BAIO, Place};
 
 const BLOCKS: &[Case<'_>] = &[
     (
@@ -285,4 +285,20 @@ fn what_is_read_ahead() {
     // Where it reads what it writes, each record is read when its turn has come.
     let told = place.baio("dd --json if=long of=long bs=1000 conv=swab,notrunc seek=1 count=900");
     assert_eq!(told.succeeds().json()["in_flight_max"], 1);
+}
+
+/// What waits to be written has buffers of its own: there is memory for all that `iodepth=` lets wait, however the records are read or gathered.
+#[test]
+fn there_is_memory_for_what_waits_to_be_written() {
+    let place = Place::new();
+    let (block, count) = (200 << 10, 204);
+    place.write("in", &support::random_bytes(block * count, 12));
+    // Records of more than a half of what is read at once, and a reader that comes late.
+    let copy = format!("{BAIO} dd if=in bs={block} iodepth=128 conv=sync count={count} status=none");
+    let told = place.shell(&format!("{copy} | (sleep 1; cat) | cmp - in && echo same"));
+    assert_eq!(told.text(), "same\n", "{}", told.errors());
+    // Small records become pieces of 256 KiB, and there are fewer of those.
+    place.volume("80M", "64M");
+    let told = place.json("dd if=/dev/zero of=vol#a bs=8K count=8192 iodepth=1024 oflag=dsync backend=threads");
+    assert!(told["in_flight_max"].as_u64().unwrap() <= 33, "{told}");
 }

@@ -34,6 +34,13 @@ pub(super) struct Order {
     flows: bool,
 }
 
+impl Order {
+    /// Is each block written as soon as it is whole, on an output whose pieces are cut anywhere or only between its own blocks?
+    fn is_at_once(self, cuts_anywhere: bool) -> bool {
+        self.overlaps || self.flows && (self.one_by_one || cuts_anywhere)
+    }
+}
+
 impl Job<'_> {
     pub(super) fn order(&self) -> Order {
         let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
@@ -71,9 +78,16 @@ impl Job<'_> {
                 flows: false,
                 ..
             } => depth.min(GATHERED_MAX),
+            // Each gathers RUN_BYTES, however small its records are: there is memory for `iodepth=` records.
+            Order { is_stream: true, .. } if !order.is_at_once(self.cuts_anywhere()) => {
+                let fit = (depth as u64).saturating_mul(self.piece) / RUN_BYTES;
+                depth.min(GATHERED_MAX.max(fit as usize))
+            }
             _ => depth,
         };
-        let run = if order.is_stream { self.reads(order).run } else { 0 };
+        // Whole records are read. The buffer of one that fills a read becomes its piece, so it is no larger than there is memory for.
+        let Reads { run, block, .. } = self.reads(order);
+        let run = if order.is_stream { run / block * block } else { 0 };
         (slots, (self.piece.max(run) + 2 * self.unit) as usize)
     }
 
@@ -132,15 +146,18 @@ impl Job<'_> {
         }
     }
 
+    /// Will any byte do as the end of a piece?
+    fn cuts_anywhere(&self) -> bool {
+        let output = &self.ends.output;
+        !output.is_segment() && output.align <= 1
+    }
+
     fn layout(&self, order: Order, cuts: Cuts) -> Layout {
         let (operands, output) = (self.operands, &self.ends.output);
+        let anywhere = self.cuts_anywhere();
         // Where any byte will do, pieces end where blocks do.
-        let unit = if output.is_segment() || output.align > 1 {
-            cuts.unit
-        } else {
-            1
-        };
-        let at_once = order.overlaps || order.flows && (order.one_by_one || unit == 1);
+        let unit = if anywhere { 1 } else { cuts.unit };
+        let at_once = order.is_at_once(anywhere);
         Layout {
             block: match operands.output_blocks {
                 OutputBlocks::AsRead => None,
