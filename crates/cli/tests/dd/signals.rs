@@ -246,6 +246,39 @@ fn a_reader_that_takes_nothing() {
     }
 }
 
+/// Each write takes longer than what waits for a stream is given after SIGINT.
+#[test]
+fn a_volume_on_a_slow_device_is_closed_properly_too() {
+    if !support::is_root() {
+        return;
+    }
+    let place = Place::new();
+    place.volume("16M", "8M");
+    let table = "0 32768 delay LOOP 0 0 LOOP 0 2500\n";
+    let Some(device) = support::Mapped::over(&place.path("vol"), table) else {
+        return;
+    };
+    let line = format!("if=/dev/zero of={}#a bs=64K", device.path());
+    let mut running = Running::start(&place, BAIO, &line);
+    // That comes when the volume is open.
+    until("it hears SIGINT", || hears(&running.child, libc::SIGINT));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal(Signal::INT);
+    let figures = running.figures();
+    let (errors, signal) = running.end();
+    assert_eq!((errors.as_str(), signal), ("", Some(2)), "{figures:?}");
+    let told = place.json(&format!("stat {}", device.path()));
+    assert_eq!(told["clean"], true, "{figures:?}");
+}
+
+/// Has it a handler for this signal?
+fn hears(child: &Child, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
 /// As a shell begins what runs in the background.
 #[test]
 fn an_interrupt_that_is_ignored_stays_ignored() {

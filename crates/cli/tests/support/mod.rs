@@ -363,3 +363,48 @@ impl Drop for Loop {
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
 }
+
+/// A device of device-mapper over the loop device of a file, gone with it.
+pub(crate) struct Mapped {
+    name: String,
+    _below: Loop,
+}
+
+impl Mapped {
+    /// In the table `LOOP` stands for the loop device. `None`, and says so, where none can be made.
+    pub(crate) fn over(file: &Path, table: &str) -> Option<Mapped> {
+        let below = Loop::over(file)?;
+        let name = format!("baio-{}", below.0.file_name()?.to_string_lossy());
+        let table = table.replace("LOOP", &below.0.to_string_lossy());
+        if Mapped::make(&name, &table).is_none() {
+            skip("no such device can be made here (it takes dmsetup, and a kernel with device-mapper)");
+            return None;
+        }
+        Some(Mapped { name, _below: below })
+    }
+
+    fn make(name: &str, table: &str) -> Option<()> {
+        let mut child = Command::new("dmsetup")
+            .args(["create", name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        if let Some(mut pipe) = child.stdin.take() {
+            // One that does not begin has closed its end.
+            let _ = pipe.write_all(table.as_bytes());
+        }
+        child.wait().ok()?.success().then_some(())
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!("/dev/mapper/{}", self.name)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let _ = Command::new("dmsetup").args(["remove", "--retry", &self.name]).status();
+    }
+}

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use baio::{Buffer, Durability, Mode, Outcome, SegmentOp, SegmentRequest};
 use baio_console::failure::Failure;
 
-use super::ends::{End, Ends};
+use super::ends::{End, EndKind, Ends};
 use super::plan::Plan;
 use super::progress::Progress;
 use super::routes::Routes;
@@ -140,7 +140,10 @@ impl<'a> Copy<'a> {
             self.in_flight_max = self.in_flight_max.max(self.in_flight);
             if !self.interrupted {
                 self.routes.turn()?;
-            } else if self.routes.are_stuck()? {
+                continue;
+            }
+            let waits_for_stream = self.waits_for_stream();
+            if self.routes.are_stuck(waits_for_stream)? {
                 break;
             }
         }
@@ -154,6 +157,14 @@ impl<'a> Copy<'a> {
             interrupted: self.interrupted,
             sums: self.sums,
         })
+    }
+
+    /// Is anything of a stream under way? That may wait for ever.
+    fn waits_for_stream(&self) -> bool {
+        let reads = self.reading as u64;
+        let writes = self.in_flight.saturating_sub(reads);
+        let is_stream = |end: &End| end.kind() == EndKind::Stream;
+        reads > 0 && is_stream(self.input) || writes > 0 && is_stream(self.output)
     }
 
     /// Gives every free slot a piece, as long as there are pieces. Says whether something has come of that which no outcome tells.

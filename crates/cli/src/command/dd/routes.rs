@@ -299,8 +299,10 @@ impl Routes {
         }
     }
 
-    /// After SIGINT: calls off what waits for a stream, and waits a while; says whether that was not enough.
-    pub(super) fn are_stuck(&mut self) -> Result<bool, Failure> {
+    /// After SIGINT: calls off what waits for a stream, and waits a while; says whether that was not enough. Only a stream and a broker that
+    /// stands still let a request wait for ever. What a device has ends, however slow it is: until then nobody knows how long a file becomes,
+    /// and a volume cannot be closed.
+    pub(super) fn are_stuck(&mut self, waits_for_stream: bool) -> Result<bool, Failure> {
         if self.rounds.is_none() {
             self.routes.iter_mut().for_each(Route::call_off);
         }
@@ -309,7 +311,8 @@ impl Routes {
         };
         // What goes on ending is not stuck, however much of it there is.
         let is_quiet = self.turn_all()? == 0;
-        self.rounds = Some(if is_quiet { left } else { CALLED_OFF_ROUNDS });
+        let may_last = waits_for_stream || self.routes.iter().any(Route::waits_for_broker);
+        self.rounds = Some(if is_quiet && may_last { left } else { CALLED_OFF_ROUNDS });
         if is_quiet {
             std::thread::sleep(CALLED_OFF_ROUND);
         }
@@ -395,6 +398,10 @@ fn no_route() -> Failure {
 impl Route {
     fn is_here(&self) -> bool {
         matches!(self.link, Way::Here(_))
+    }
+
+    fn waits_for_broker(&self) -> bool {
+        !self.is_here() && self.under_way > 0
     }
 
     /// A buffer that a broker can be shown.

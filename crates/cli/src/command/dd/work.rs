@@ -3,7 +3,7 @@
 use baio::{Mode, Outcome, SegmentOp, SegmentRequest};
 
 use super::Job;
-use super::ends::End;
+use super::ends::{End, EndKind};
 use super::progress::Halt;
 
 impl Job<'_> {
@@ -31,7 +31,8 @@ impl Job<'_> {
             self.routes.turn()?;
         }
         // What can still end does; what waits for a stream is called off. Nothing is begun after it.
-        while self.routes.next_outcome().is_none() && !self.routes.are_stuck()? {}
+        let is_stream = end.kind() == EndKind::Stream;
+        while self.routes.next_outcome().is_none() && !self.routes.are_stuck(is_stream)? {}
         Err(Halt::Interrupted)
     }
 }
