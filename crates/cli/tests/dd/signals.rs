@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -246,6 +247,27 @@ fn a_reader_that_takes_nothing() {
     }
 }
 
+/// `timeout` sends its signal to a process and to its group: what comes within an instant asks no second time.
+#[test]
+fn two_interrupts_at_once_cost_no_figures() {
+    let place = Place::new();
+    for _ in 0..10 {
+        let mut running = Running::start(&place, BAIO, "if=/dev/zero bs=64K");
+        let taken = running.child.stdout.take().unwrap();
+        until("the pipe is full", || {
+            rustix::io::ioctl_fionread(taken.as_fd()).unwrap() >= 64 << 10
+        });
+        for _ in 0..3 {
+            running.signal(Signal::INT);
+            // Two that nobody has heard yet would be one.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let figures = running.figures();
+        assert!(figures[2].starts_with("65536 bytes"), "{figures:?}");
+        assert_eq!(running.end().1, Some(2));
+    }
+}
+
 /// Each write takes longer than what waits for a stream is given after SIGINT.
 #[test]
 fn a_volume_on_a_slow_device_is_closed_properly_too() {
@@ -262,7 +284,7 @@ fn a_volume_on_a_slow_device_is_closed_properly_too() {
     let mut running = Running::start(&place, BAIO, &line);
     // That comes when the volume is open.
     until("it hears SIGINT", || hears(&running.child, libc::SIGINT));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     running.signal(Signal::INT);
     let figures = running.figures();
     let (errors, signal) = running.end();

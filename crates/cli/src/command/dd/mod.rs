@@ -82,7 +82,7 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
     let hearing = signals.hear()?;
     let (mut routes, ends) = Ends::open(&operands, config(&operands, memory.piece), &signals)?;
     // Not before: an open that waits (of a named pipe) ends by the signal itself.
-    hearing.add_interrupts(&signals)?;
+    hearing.add_interrupts()?;
     let copied = Job::new(&mut routes, &ends, &operands, memory.piece, &signals).run();
     drop(ends);
     let copied = match copied {

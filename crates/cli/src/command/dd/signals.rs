@@ -1,8 +1,8 @@
 //! SIGUSR1 and SIGINT, as GNU dd takes them: the first prints the figures, and the copy goes on; the second prints them and ends the
 //! program, as by the signal.
 //!
-//! A thread hears them, notes them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT
-//! ends the program at once: so does one while a volume is being opened.
+//! A thread hears them, notes them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT, half a
+//! second later, ends the program at once ([`Asked`]): so does one while a volume is being opened.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use baio_console::failure::Failure;
 use baio_process::signals::is_ignored;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 
-use baio_console::end_by::{end_by, end_by_if};
+use baio_console::end_by::{Asked, end_by};
 
 /// What has been heard.
 #[derive(Clone, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Signals(Arc<Heard>);
 struct Heard {
     /// Times that the figures were asked for, and have not been printed.
     asked: AtomicU32,
-    interrupted: Arc<AtomicBool>,
+    interrupted: AtomicBool,
     /// What wakes a copy that sleeps.
     bells: Mutex<Vec<Bell>>,
 }
@@ -44,17 +44,24 @@ impl Signals {
         let handle = signals.handle();
         let heard = self.clone();
         let listen = move || {
+            let mut interrupts = Asked::default();
             for signal in signals.forever() {
-                heard.note(signal);
+                heard.note(signal, &mut interrupts);
             }
         };
         let heard = baio_process::thread::named("signals").start(listen);
         Ok(Hearing(heard.is_ok().then_some(handle)))
     }
 
-    fn note(&self, signal: i32) {
+    fn note(&self, signal: i32, interrupts: &mut Asked) {
         if signal == SIGUSR1 {
             self.0.asked.fetch_add(1, Ordering::Release);
+        }
+        if signal == SIGINT {
+            if interrupts.is_again() {
+                end_by(SIGINT);
+            }
+            self.0.interrupted.store(true, Ordering::Release);
         }
         let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
         bells.iter().for_each(|ring| ring());
@@ -93,15 +100,12 @@ impl Hearing {
     ///
     /// # Errors
     /// The system has no handler for it.
-    pub(super) fn add_interrupts(&self, signals: &Signals) -> Result<(), Failure> {
+    pub(super) fn add_interrupts(&self) -> Result<(), Failure> {
         let Some(handle) = self.0.as_ref().filter(|_| !is_ignored(SIGINT)) else {
             return Ok(());
         };
-        let interrupted = &signals.0.interrupted;
-        // In this order: the first one passes by a flag that is not set yet.
-        end_by_if(SIGINT, interrupted)
-            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(interrupted)))
-            .and_then(|_| handle.add_signal(SIGINT))
+        handle
+            .add_signal(SIGINT)
             .map_err(|error| Failure::from_io("dd", &error).on("signals"))
     }
 }
