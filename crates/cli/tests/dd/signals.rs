@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr};
 use std::time::Duration;
@@ -245,6 +246,32 @@ fn a_reader_that_takes_nothing() {
         assert!(figures[2].starts_with("65536 bytes"), "{figures:?}");
         assert_eq!(running.end().1, Some(2), "{line}");
     }
+}
+
+/// It comes when all is copied, and the figures wait for somebody to read them.
+#[test]
+fn an_interrupt_behind_the_copy_ends_the_program_too() {
+    let place = Place::new();
+    place.shell("mkfifo told").succeeds();
+    // Open on both sides, so that no opening waits; and full.
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let mut told = options.open(place.path("told")).unwrap();
+    while told.write_all(&[b'.'; 4096]).is_ok() {}
+    let copy = format!("exec {BAIO} dd if=/dev/zero of=out bs=4K count=1 2>told");
+    let mut child = place.spawn("sh", ["-c", &copy]);
+    until("it has copied", || {
+        place.path("out").metadata().is_ok_and(|out| out.len() == 4096)
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    support::signal(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut drained = vec![0; 1 << 16];
+    until("it ends", || {
+        let _ = told.read(&mut drained);
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
 }
 
 /// `timeout` sends its signal to a process and to its group: what comes within an instant asks no second time.

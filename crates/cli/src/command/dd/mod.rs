@@ -91,19 +91,28 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
                 // There is no better moment, and nobody to tell.
                 let _ = routes.close();
             }
-            signals.end();
-            return Err(Failure::new("dd", "EINTR", "it was interrupted"));
+            return Err(ended_by_signal(&signals));
         }
         Err(Halt::Failed(failure)) => Err(failure),
         Ok(summary) => Ok(summary),
     };
     let closed = routes.close();
     let copied = copied.and_then(|summary| closed.map(|()| summary))?;
+    if signals.interrupted() {
+        // It came behind the last request. All is copied, and yet a shell's loop is to end: it looks whether the signal has ended dd.
+        return Err(ended_by_signal(&signals));
+    }
     match diagnostics::were_lost() {
         false => Ok(copied),
         // As GNU dd: the copy is done, and what was asked for beside it is not.
         true => Err(Failure::new("dd", "EIO", "part of the output could not be written").on("standard error")),
     }
+}
+
+/// Ends the program; what is left to say where that cannot be.
+fn ended_by_signal(signals: &Signals) -> Failure {
+    signals.end();
+    Failure::new("dd", "EINTR", "it was interrupted")
 }
 
 /// What the copy came to.
