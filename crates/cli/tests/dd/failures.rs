@@ -313,6 +313,26 @@ fn a_bad_spot() {
     println!("{ran} cases agree with GNU dd");
 }
 
+/// A direct read that meets a bad sector brings nothing: what is sound before it comes record by record.
+#[test]
+fn a_bad_sector_read_directly() {
+    let place = Place::new();
+    if !gnu::is_there(&place) || !support::is_root() {
+        return;
+    }
+    place.write("image", &random_bytes(16 * 512, 6));
+    let table = "0 5 linear LOOP 0\n5 1 error\n6 10 linear LOOP 6\n";
+    let Some(device) = support::Mapped::over(&place.path("image"), table) else {
+        return;
+    };
+    let path = device.path();
+    let mut found = Vec::new();
+    for line in ["bs=512", "bs=1536", "bs=2560", "bs=4096", "bs=512 seek=1"] {
+        found.extend(gnu::differences(&place, (&path, "-", &format!("iflag=direct {line}"))));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 fn from_memory(place: &Place, program: &str, start: u64, line: &str) -> (Done, Option<Vec<u8>>) {
     let _ = std::fs::remove_file(place.path("out"));
     let mut memory = std::fs::File::open("/proc/self/mem").unwrap();

@@ -3,8 +3,10 @@
 //! | | |
 //! |---|---|
 //! | bytes that go as they are, reached at any offset on the input | pieces are read and written at once |
-//! | what is changed on its way: conversions, two block sizes, `sync`, `sparse`; what comes from a stream | read in order, written at once |
+//! | what is changed on its way: conversions, two block sizes, `sync`, `sparse`; what comes from a stream; direct reads of records that no piece can be | read in order, written at once |
 //! | where somebody sees the order | one request at a time |
+
+use baio::Mode;
 
 use super::blocks::Layout;
 use super::copy::Source;
@@ -55,7 +57,8 @@ impl Job<'_> {
             is_stream: operands.take_in_order()
                 || overlaps
                 || input.unreadable.is_some()
-                || input.flow == Flow::InOrder,
+                || input.flow == Flow::InOrder
+                || self.fails_by_pieces(),
             one_by_one: overlaps
                 // What failed is told with the figures as they are then.
                 || operands.noerror
@@ -66,6 +69,16 @@ impl Job<'_> {
             overlaps,
             flows,
         }
+    }
+
+    /// A direct read that fails brings nothing, also of what is sound before the bad spot. Where pieces are no records, it would cost records:
+    /// a stream reads them one by one then.
+    fn fails_by_pieces(&self) -> bool {
+        let (input, output) = (&self.ends.input, &self.ends.output);
+        // A segment has no smaller sectors than pieces.
+        let is_direct = input.direct.is_some() && input.mode == Mode::Direct;
+        let starts = [self.operands.block_size, output.origin];
+        is_direct && !starts.iter().all(|start| start.is_multiple_of(self.unit))
     }
 
     /// How many pieces are under way at once, and the bytes of a buffer that is read into.
