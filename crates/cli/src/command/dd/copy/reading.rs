@@ -20,12 +20,18 @@ fn frame(input: &End, piece: Piece) -> ReadFrame {
     ReadFrame::at(input.offset(piece.position), piece.len, input.align)
 }
 
+/// Bytes of a range that a buffer holds: all, but for a record that has no room, which may be longer.
+fn fits(range: Range, buffer_bytes: usize) -> u64 {
+    range.len.min(buffer_bytes as u64)
+}
+
 impl Copy<'_> {
     pub(super) fn read(&mut self, piece: Piece) -> Result<Fed, Failure> {
         let Some(index) = self.slots.take(piece, State::Reading, None) else {
             return Ok(Fed::Nothing);
         };
-        let Range { offset, len } = frame(self.input, piece).range;
+        let range = frame(self.input, piece).range;
+        let (offset, len) = (range.offset, fits(range, self.read_bytes));
         let buffer = self.routes.buffer(self.read_bytes)?;
         self.reading += 1;
         let input = self.input;
@@ -144,21 +150,25 @@ impl Copy<'_> {
             return Ok(());
         };
         let piece = slot.piece;
-        let head = frame(self.input, piece).head;
+        let ReadFrame { range, head } = frame(self.input, piece);
         let valid = u64::from(outcome.bytes_done).saturating_sub(head).min(piece.len);
         slot.buffer = outcome.memory.into_buffer();
         slot.piece.len = valid;
         let end = piece.position + valid;
-        if valid < piece.len {
+        let asked = fits(range, self.read_bytes).saturating_sub(head).min(piece.len);
+        if valid < asked {
             self.input_end = self.input_end.min(end);
             self.end_plan();
+        } else if asked < piece.len {
+            // How much of the rest is there its size says, where it has one.
+            let size = self.input.size.saturating_sub(self.input.origin);
+            self.input_end = self.input_end.min(if size > end { size } else { u64::MAX });
         }
         if let Err(error) = &outcome.result {
             let failure = self.input.failed(error).at(self.input.offset(end));
             self.progress.fail(end, Side::Input, failure);
         }
         if piece.has_no_room && valid > 0 {
-            self.input_end = self.input_end.min(if valid < piece.len { end } else { u64::MAX });
             self.out_of_room();
         }
         if valid == 0 || self.progress.is_lost(piece.position) {
