@@ -104,8 +104,13 @@ impl Output {
     pub fn tell_failure(self, failure: &Failure) -> ExitStatus {
         match self {
             Output::Text => failure.tell(),
-            // There is nobody left to tell when this very write fails.
-            Output::Json => drop(write_object(&mut io::stdout(), &failure.to_json())),
+            Output::Json => {
+                let written = write_out(|| write_object(&mut io::stdout(), &failure.to_json()));
+                // Whoever closed the pipe wants to hear no more; all else that nobody could read there is told where people read.
+                if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+                    failure.tell();
+                }
+            }
         }
         failure.exit_status()
     }

@@ -84,6 +84,12 @@ fn an_answer_that_cannot_be_given_is_a_failure() {
             assert!(told.errors().contains(said), "{line} {given_to}: {}", told.errors());
         }
     }
+    // A failure that was to be the object is told on standard error.
+    for given_to in [">/dev/full", ">&-"] {
+        let told = place.shell(&format!("{BAIO} stat missing --json {given_to}"));
+        assert_eq!(told.status(), 1, "{given_to}: {}", told.errors());
+        assert!(told.errors().contains("stat missing"), "{given_to}: {}", told.errors());
+    }
     // Where there is no answer on it, its absence is no failure.
     place.write("in", b"x");
     place
