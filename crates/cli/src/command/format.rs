@@ -1,6 +1,7 @@
 //! `baio format`: makes a volume of a file or a device.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -46,7 +47,9 @@ fn more_than_is_free(path: &Path) -> Option<String> {
 
 fn options(args: &FormatArgs, path: &Path) -> Result<FormatOptions, Failure> {
     let typed = args.path.to_string();
-    if args.size.is_none() && !path.exists() {
+    // What cannot be looked at (EACCES, ENOTDIR) is not missing: the opening says why.
+    let is_missing = std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if args.size.is_none() && is_missing {
         return Err(Failure::usage("format", "there is no such file")
             .on(typed)
             .needing("a size, to make the file")

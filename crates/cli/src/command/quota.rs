@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use baio::{Account, Core, EVERYBODY_ELSE, Identity, Limits, Link};
+use baio_console::diagnostics;
 use baio_console::failure::Failure;
 use baio_console::named::Volume;
 use baio_console::output::{Align, Answer, Table};
@@ -46,7 +47,9 @@ pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
         };
         Ok((account, block_size))
     })?;
-    Ok(shown(args.uid, account, block_size))
+    let quota = shown(args.uid, account, block_size);
+    quota.tell_rounded(&typed, args.blocks);
+    Ok(quota)
 }
 
 fn shown(owner_uid: u32, account: Account, block_size: u32) -> Quota {
@@ -70,6 +73,18 @@ fn limits(before: &Account, block_size: u32, asked: (Option<LimitArg>, Option<Li
             bytes.map(|bytes| bytes / block_size)
         }),
         segments: segments.map_or(before.limits.segments, |LimitArg(segments)| segments),
+    }
+}
+
+impl Quota {
+    /// Says that the user may hold less than was asked for, where it is so: blocks are whole.
+    fn tell_rounded(&self, typed: &str, asked: Option<LimitArg>) {
+        let asked = asked.and_then(|LimitArg(bytes)| bytes).unwrap_or(0);
+        if let Some(got) = self.limit_bytes.filter(|got| *got < asked) {
+            diagnostics::say(format_args!(
+                "baio: quota: {typed}: {asked} bytes are rounded down to {got}, to whole blocks"
+            ));
+        }
     }
 }
 

@@ -124,6 +124,18 @@ fn a_volume_grows_up_to_what_it_was_formatted_for() {
     place.baio("resize vol --size 64M --reserve 1M").fails_with(2);
 }
 
+/// A path that cannot be looked at is not missing: who passes a size as he is told does not get on.
+#[test]
+fn a_format_of_what_cannot_be_reached_says_why() {
+    let place = Place::new();
+    place.write("file", b"x");
+    for size in ["", "--size 8M"] {
+        let told = place.baio(&format!("format file/vol {size} --json")).fails_with(1);
+        assert_eq!(told.json()["error"]["code"], "ENOTDIR", "{size}");
+    }
+    place.baio("format missing").fails_with(2);
+}
+
 #[test]
 fn a_quota_is_shown_set_kept_and_taken_back() {
     if !support::is_root() {
@@ -147,6 +159,15 @@ fn a_quota_is_shown_set_kept_and_taken_back() {
         );
     }
     place.baio("create vol#b --size 8M").succeeds();
+    // Blocks are whole: a hundred bytes are none.
+    let told = place.baio("quota vol 1001 --blocks 100 --json").succeeds();
+    has(&told.json(), json!({"limit_bytes": 0}));
+    assert!(
+        told.errors().contains("100 bytes are rounded down to 0"),
+        "{}",
+        told.errors()
+    );
+    assert_eq!(place.baio("quota vol 1001 --blocks 1M").succeeds().errors(), "");
     // What is not given stays.
     let set = place.json("quota vol 1000 --blocks none");
     has(&set, json!({"limit_bytes": null, "limit_segments": 3}));

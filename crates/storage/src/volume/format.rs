@@ -68,7 +68,8 @@ impl FormatOptions {
 /// # Errors
 /// Refuses a volume, and anything that is not empty, unless forced; nothing is changed then. Else what the system said.
 pub(crate) fn format(engine: &mut Engine, path: &Path, format: &FormatOptions) -> Result<Superblock> {
-    let existed = path.exists();
+    // What cannot be looked at is not missing: the opening says why.
+    let existed = !std::fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
     if !existed && format.size_bytes.is_none() {
         let missing = Error::new(
             "format",
