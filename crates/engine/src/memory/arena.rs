@@ -323,9 +323,10 @@ impl Buffer {
         }
     }
 
-    /// Shows `len` bytes from now on, at most [`Buffer::capacity`]: for a transfer shorter than its buffer.
+    /// Shows `len` bytes from now on, at most [`Buffer::capacity`]: for a transfer shorter than its buffer. One of 4 GiB shows all but its
+    /// last byte, since no buffer is longer.
     pub fn set_len(&mut self, len: usize) {
-        self.len = len.min(self.capacity()) as u32;
+        self.len = u32::try_from(len.min(self.capacity())).unwrap_or(u32::MAX);
     }
 
     /// Where it begins in its arena, in bytes: what a peer that shares the arena is told.
@@ -483,6 +484,22 @@ mod tests {
         assert!(arena.buffer(1).is_none());
         drop(whole);
         assert!(arena.buffer(1).is_some());
+    }
+
+    /// The longest buffer is a byte shorter than its chunks, and as many bytes as these are no length that it can keep. Nothing is touched.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    #[cfg_attr(miri, ignore = "it would allocate all of it")]
+    fn the_longest_buffer_shows_all_that_it_can() {
+        let arena = Arena::new(4 << 30).unwrap();
+        let mut longest = arena.buffer(u32::MAX as usize).unwrap();
+        assert_eq!(longest.capacity(), 4 << 30);
+        longest.set_len(longest.capacity());
+        assert_eq!(longest.len(), u32::MAX as usize);
+        longest.set_len(usize::MAX);
+        assert_eq!(longest.len(), u32::MAX as usize);
+        longest.set_len(7);
+        assert_eq!(longest.len(), 7);
     }
 
     #[test]
