@@ -27,6 +27,8 @@ pub(crate) use route::By;
 pub(crate) use streams::{Looks, first_part, ready};
 pub use work::Work;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::device::{DurableBy, Kind};
 use crate::error::Errno;
 use crate::file::File;
@@ -129,6 +131,8 @@ impl Filled {
 /// The table. Backends see it to learn what an iteration is; only the engine changes it.
 #[derive(Debug)]
 pub struct Slots {
+    /// By which an engine knows its own (`backend/lent.rs`).
+    number: u64,
     slots: Box<[Slot]>,
     free: Vec<u32>,
     /// Slots whose memory the kernel may be using.
@@ -146,6 +150,7 @@ pub struct Slots {
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Slots {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let slot = || Slot {
             generation: 0,
             state: State::Free,
@@ -179,6 +184,8 @@ impl Slots {
             by_copies: false,
         };
         Slots {
+            // Relaxed: it is only never given twice.
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             slots: (0..count).map(|_| slot()).collect(),
             free: (0..count).rev().collect(),
             running: 0,
@@ -188,6 +195,11 @@ impl Slots {
             #[cfg(test)]
             scanned: std::cell::Cell::default(),
         }
+    }
+
+    /// Another table has another one.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// How many requests the table holds at most.

@@ -33,6 +33,7 @@ use crate::sys;
 
 pub(crate) mod aio;
 mod doorbell;
+mod lent;
 pub(crate) mod router;
 pub mod sim;
 pub(crate) mod sync;
@@ -91,7 +92,7 @@ impl Explain {
 ///
 /// Every method is called by whichever thread has the engine, one at a time; a backend that cannot be moved between threads
 /// says so in its documentation and is started with [`Affinity::OneThread`](crate::Affinity::OneThread). None may panic on what
-/// the system says.
+/// the system says. None may exchange the table that it is lent for another one (`mem::swap`): the process is aborted then.
 pub trait Backend: Send {
     /// Takes iterations in order ([`Slots::begin`]), as many as it can now; returns how many. Those are `Running` and will
     /// be reported by `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else

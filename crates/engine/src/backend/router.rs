@@ -27,6 +27,7 @@ use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::lent::Lent;
 use super::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::device::Kind;
 use crate::error::{Errno, Error, SetupError};
@@ -158,7 +159,7 @@ impl Router {
     pub(crate) fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         if self.helpers.is_empty() {
             slots.starting = Some(By::PRIMARY);
-            let taken = self.primary.start(slots, queue);
+            let taken = self.primary.start(Lent::new(slots).table(), queue);
             slots.starting = None;
             return taken;
         }
@@ -189,7 +190,7 @@ impl Router {
             slots.give(id, by);
         }
         slots.starting = Some(by);
-        self.backend_mut(by).start(slots, run);
+        self.backend_mut(by).start(Lent::new(slots).table(), run);
         slots.starting = None;
         let begun = run.iter().filter(|&&id| slots.is_running(id)).count();
         if let Some(index) = by.index() {
@@ -207,7 +208,7 @@ impl Router {
 
     pub(crate) fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         let Some(doorbell) = &self.doorbell else {
-            return self.primary.turn(slots, wait, done);
+            return self.primary.turn(Lent::new(slots).table(), wait, done);
         };
         let doorbell = doorbell.clone();
         if wait != Wait::No {
@@ -215,7 +216,8 @@ impl Router {
         }
         let found = !done.raw.is_empty() || self.helpers.iter().any(|helper| helper.has_orphans);
         let told_before = done.raw.len();
-        let turned = self.primary.turn(slots, if found { Wait::No } else { wait }, done);
+        let wait = if found { Wait::No } else { wait };
+        let turned = self.primary.turn(Lent::new(slots).table(), wait, done);
         let mut at = 0;
         done.raw.retain(|&(id, _)| {
             at += 1;
@@ -237,7 +239,7 @@ impl Router {
             .filter(|(_, helper)| helper.running > 0)
         {
             let (by, mut told) = (By::helper(index), Done::default());
-            let turned = helper.backend.turn(slots, Wait::No, &mut told);
+            let turned = helper.backend.turn(Lent::new(slots).table(), Wait::No, &mut told);
             told.raw.retain(|&(id, _)| slots.take_report(id, by));
             helper.running -= told.raw.len();
             self.awaits_room &= told.raw.is_empty() && turned.is_ok();
