@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use baio_process::signals;
+use baio_process::{descriptor, signals};
 use io_uring::types::{self, FsyncFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 
@@ -165,6 +165,8 @@ pub struct SharedRing {
     ring: ManuallyDrop<IoUring>,
     /// By which its descriptor is known: the number may be another file's, where the program closes what it has not opened.
     identity: Option<(u64, u64)>,
+    /// No other file looks the same.
+    has_own_inode: bool,
     /// A write in a caller's thread may raise SIGXFSZ (`ulimit -f`).
     files_are_limited: bool,
     submitting: Mutex<()>,
@@ -203,8 +205,10 @@ impl SharedRing {
         let (ring, features) = build(calls.max(1), Affinity::AnyThread, None)?;
         // Relaxed: it is only never given twice.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let identity = identity_of(&ring);
         let ring = SharedRing {
-            identity: identity_of(&ring),
+            identity,
+            has_own_inode: descriptor::event().is_ok_and(|other| identity_of(&other) != identity),
             ring: ManuallyDrop::new(ring),
             files_are_limited: signals::files_are_limited(),
             submitting: Mutex::default(),
@@ -401,20 +405,46 @@ impl SharedRing {
     }
 }
 
+impl SharedRing {
+    /// May its number be its own still? If not, it surely is another file's.
+    fn may_have_its_number(&self) -> bool {
+        self.identity.is_some() && identity_of(&*self.ring) == self.identity
+    }
+
+    /// Does what has its number take an entry out of its queue? No other file does, nor another ring. Asked once, where nobody waits for results
+    /// any more: a ring that has no room for one now is not found out, and one that was found broken is not asked.
+    fn takes_a_no_op(&self) -> bool {
+        let _guard = locked(&self.submitting);
+        // SAFETY: whoever uses this side of the queue has the lock; a no-op refers to no memory.
+        let is_queued = unsafe {
+            let mut room = self.ring.submission_shared();
+            room.is_empty() && room.push(&opcode::Nop::new().build().user_data(IGNORED)).is_ok()
+        };
+        if !is_queued {
+            return false;
+        }
+        // SAFETY: what is queued is the no-op.
+        let _ = unsafe { Entrance::default().enter(&self.ring, 1, 0, EnterFlags::empty(), NOTHING) };
+        // SAFETY: as above.
+        unsafe { self.ring.submission_shared() }.is_empty()
+    }
+}
+
 impl Drop for SharedRing {
     fn drop(&mut self) {
         // Else the ring is gone, and another file, perhaps another ring, has its number. Its memory stays mapped.
-        if self.identity.is_some() && identity_of(&self.ring) == self.identity {
+        if self.may_have_its_number() && (self.has_own_inode || self.takes_a_no_op()) {
             // SAFETY: it is dropped once, here, and not used any more.
             unsafe { ManuallyDrop::drop(&mut self.ring) };
         }
     }
 }
 
-/// Each ring has an inode of its own (`io_uring_get_file`, io_uring/io_uring.c).
-fn identity_of(ring: &IoUring) -> Option<(u64, u64)> {
+/// Since Linux 5.16 each ring has an inode of its own (`io_uring_get_file`, io_uring/io_uring.c). Before, one inode is that of all rings, event
+/// fds, timers and epoll instances.
+fn identity_of(file: &impl AsRawFd) -> Option<(u64, u64)> {
     // SAFETY: the number is looked at during this call only, whosever it is.
-    let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+    let fd = unsafe { BorrowedFd::borrow_raw(file.as_raw_fd()) };
     rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
@@ -428,11 +458,52 @@ fn nap(time: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
     use super::*;
 
     fn ring(calls: u32) -> Option<(SharedRing, Reaper)> {
         let ring = SharedRing::new(calls);
         ring.map_err(|why| eprintln!("skipped: {why}")).ok()
+    }
+
+    /// The program closes the ring's descriptor, and gets its number for this file.
+    fn takes_the_number(ring: &SharedRing, file: impl AsFd) -> OwnedFd {
+        // SAFETY: the test is the program that closes what it has not opened: the number is its own from here on.
+        let mut number = unsafe { OwnedFd::from_raw_fd(ring.ring.as_raw_fd()) };
+        rustix::io::dup2(file, &mut number).unwrap();
+        number
+    }
+
+    /// Before Linux 5.16 both are of the same inode as the ring.
+    #[test]
+    fn a_number_that_is_another_files_by_now_is_not_closed() {
+        let (Some((ring, _reaper)), Some((second, _others))) = (ring(8), ring(8)) else {
+            return;
+        };
+        let event = takes_the_number(&ring, descriptor::event().unwrap());
+        drop(ring);
+        assert!(rustix::io::fcntl_getfd(&event).is_ok(), "an event fd was closed");
+        let Some((third, _thirds)) = self::ring(8) else { return };
+        // SAFETY: the descriptor is open for as long as `third` is there.
+        let other = unsafe { BorrowedFd::borrow_raw(third.ring.as_raw_fd()) };
+        let other = takes_the_number(&second, other);
+        drop(second);
+        assert!(rustix::io::fcntl_getfd(&other).is_ok(), "another ring was closed");
+    }
+
+    /// By which a ring is known on kernels where its inode tells nothing.
+    #[test]
+    fn only_a_ring_itself_takes_what_is_queued_in_it() {
+        let (Some((first, _reaper)), Some((second, _others))) = (ring(8), ring(8)) else {
+            return;
+        };
+        assert!(first.takes_a_no_op() && first.takes_a_no_op());
+        // SAFETY: the descriptor is open for as long as `second` is there.
+        let other = unsafe { BorrowedFd::borrow_raw(second.ring.as_raw_fd()) };
+        let _number = takes_the_number(&first, other);
+        assert!(!first.takes_a_no_op());
+        assert!(second.takes_a_no_op(), "nothing was taken from the other one");
     }
 
     /// More than the queue holds go off in several parts, and each is answered once.
