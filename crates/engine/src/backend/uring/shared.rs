@@ -296,10 +296,10 @@ impl SharedRing {
         !self.ring.params().is_feature_linked_file()
     }
 
-    /// Keeps the file of this descriptor until it is given back; none when there is no place, or no such file.
+    /// Keeps the file of this descriptor until it is given back; none when there is no place, or no such file, or when the ring is gone.
     pub fn keep(&self, fd: RawFd) -> Option<Kept> {
-        if fd < 0 {
-            // By which the kernel understands that a place is to be emptied.
+        // The kernel takes a negative number for word to empty the place. And another ring's table is the program's own.
+        if fd < 0 || !self.may_have_its_number() {
             return None;
         }
         let mut keeping = locked(&self.keeping);
@@ -323,7 +323,7 @@ impl SharedRing {
     pub fn give_back(&self, kept: Kept) {
         let mut keeping = locked(&self.keeping);
         // A place that cannot be emptied, since the ring is gone, is not used again.
-        if self.ring.submitter().register_files_update(kept.0, &[-1]).is_ok() {
+        if self.may_have_its_number() && self.ring.submitter().register_files_update(kept.0, &[-1]).is_ok() {
             keeping.get_or_insert_default().push(kept);
         }
     }
@@ -406,7 +406,8 @@ impl SharedRing {
 }
 
 impl SharedRing {
-    /// May its number be its own still? If not, it surely is another file's.
+    /// May its number be its own still? If not, it surely is another file's. Where `has_own_inode` is false it may be another ring's
+    /// all the same.
     fn may_have_its_number(&self) -> bool {
         self.identity.is_some() && identity_of(&*self.ring) == self.identity
     }
@@ -490,6 +491,53 @@ mod tests {
         let other = takes_the_number(&second, other);
         drop(second);
         assert!(rustix::io::fcntl_getfd(&other).is_ok(), "another ring was closed");
+    }
+
+    /// A program's own ring, with files of its own in the places that we would take.
+    #[test]
+    fn the_files_of_another_ring_with_its_number_stay() {
+        let (Some((ring, _reaper)), Some((theirs, mut reaper))) = (ring(8), ring(8)) else {
+            return;
+        };
+        if !ring.has_own_inode {
+            return; // Before Linux 5.16 a ring cannot be told from another one by a look.
+        }
+        let file_of = |byte: u8| {
+            let file = tempfile::tempfile().unwrap();
+            std::os::unix::fs::FileExt::write_at(&file, &[byte; 4], 0).unwrap();
+            file
+        };
+        let (our_file, their_file) = (file_of(1), file_of(2));
+        let kept = ring.keep(our_file.as_raw_fd()).unwrap();
+        let places = [(); 2].map(|()| theirs.keep(their_file.as_raw_fd()));
+        assert_eq!(places[0], Some(kept), "the place that is given back below");
+        // SAFETY: the descriptor is open for as long as `theirs` is there.
+        let other = unsafe { BorrowedFd::borrow_raw(theirs.ring.as_raw_fd()) };
+        let _number = takes_the_number(&ring, other);
+        assert_eq!(ring.keep(our_file.as_raw_fd()), None);
+        ring.give_back(kept);
+        for kept in places {
+            let mut bytes = [0_u8; 4];
+            let what = What::Read {
+                pointer: bytes.as_mut_ptr(),
+                len: 4,
+                offset: 0,
+                flags: 0,
+            };
+            let call = Call {
+                what,
+                fd: -1,
+                kept,
+                beside: false,
+                priority: 0,
+                name: 7,
+            };
+            // SAFETY: the thread stays until it is answered.
+            unsafe { theirs.submit(&[call]) }.unwrap();
+            theirs.wait(1, None, None).unwrap();
+            theirs.reap(&mut reaper, |name, raw| assert_eq!((name, raw), (7, 4)));
+            assert_eq!(bytes, [2; 4]);
+        }
     }
 
     /// By which a ring is known on kernels where its inode tells nothing.
