@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 #[cfg(not(miri))]
 use baio_process::kernel::{self, Feature};
+#[cfg(not(miri))]
+use baio_process::memory_limit;
 #[cfg(any(test, not(miri)))]
 use baio_process::signals;
 use rustix::fs::MemfdFlags;
@@ -27,6 +29,10 @@ use crate::mapping::Mapping;
 /// ([`Region::cells`], [`Span`]). No byte is both: atomics of several sizes on the same bytes would be a data race.
 ///
 /// Its pages live as long as anybody has the file. Whoever made it can give them back nevertheless ([`Region::give_pages_back`]).
+///
+/// A peer can give some back at any time (fallocate(2)): zeros are there then. But where the system counts memory strictly
+/// ([`counts_strictly`](baio_process::memory_limit::counts_strictly)) and has promised all of it, there is no page for the next touch, which ends
+/// the process with SIGBUS. No seal forbids that to a peer who may write.
 pub struct Region {
     mapping: Mapping,
     /// Bytes at the beginning that hold words of 32 bits.
@@ -57,14 +63,20 @@ impl fmt::Debug for Region {
 /// Without these a peer could shrink the file and turn our next access into SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// Of memory in a file nothing else is `ENOSPC`.
+const UNPROMISED: &str =
+    "memory that is promised to nobody, as `vm.overcommit_memory` is 2 (raise `vm.overcommit_ratio`, or add swap)";
+
 /// What statfs(2) says of a memfd without huge pages.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 impl Region {
-    /// Makes, sizes and seals a memfd of `len` bytes and maps it.
+    /// Makes, sizes and seals a memfd of `len` bytes and maps it. It takes memory as it is touched; where the system counts memory strictly,
+    /// all at once.
     ///
     /// # Errors
-    /// What `memfd_create`, `ftruncate`, `fcntl(F_ADD_SEALS)` or `mmap` said.
+    /// What `memfd_create`, `ftruncate`, `fallocate`, `fcntl(F_ADD_SEALS)` or `mmap` said: `ENOSPC` where memory is counted strictly, and all
+    /// is promised.
     pub fn create(len: usize) -> Result<Arc<Region>, RegionError> {
         Region::create_with_words(0, len)
     }
@@ -83,7 +95,7 @@ impl Region {
             operation: "make shared memory",
             object: format!("{len} bytes"),
             errno,
-            need: None,
+            need: (errno == Errno::ENOSPC).then(|| UNPROMISED.to_owned()),
         })
     }
 
@@ -223,8 +235,20 @@ fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
     };
     // A limit of file sizes holds for it too.
     signals::outlasting_limits(|| rustix::fs::ftruncate(&fd, len as u64))?;
+    if memory_limit::counts_strictly() {
+        take_pages(&fd, len)?;
+    }
     rustix::fs::fcntl_add_seals(&fd, SEALS)?;
     Ok(fd)
+}
+
+/// Where the system counts memory strictly it may have no page for a first touch, and ends by SIGBUS who touches (`shmem_acct_blocks`,
+/// mm/shmem.c). So all are taken while that can still be refused.
+#[cfg(not(miri))]
+fn take_pages(fd: &OwnedFd, len: usize) -> Result<(), Errno> {
+    // A signal ends it half-way.
+    rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, len as u64))?;
+    Ok(())
 }
 
 /// Miri has none: its mappings are of no file (`mapping.rs`).
@@ -418,6 +442,21 @@ mod tests {
         drop(region);
         peer.span(0, 8).unwrap().copy_out(&mut seen);
         assert_eq!(seen, [7; 8]);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn its_pages_are_there_from_the_start_where_memory_is_counted_strictly() {
+        let region = Region::create(1 << 20).unwrap();
+        let blocks = || rustix::fs::fstat(&region.fd).unwrap().st_blocks;
+        let all = (1 << 20) / 512;
+        match memory_limit::counts_strictly() {
+            true => assert!(blocks() >= all),
+            false => assert_eq!(blocks(), 0),
+        }
+        // That takes them, behind the seals too.
+        take_pages(&region.fd, region.size()).unwrap();
+        assert!(blocks() >= all);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | [`descriptor`] | the one way to make a descriptor that stays: above standard error, closed by exec |
 //! | [`fork`] | is this still the process in which something was made? |
 //! | [`kernel`] | what a kernel may lack, and what is done instead: one table |
-//! | [`memory_limit`] | what the memory cgroup allows |
+//! | [`memory_limit`] | what the memory cgroup allows, and does the system count memory strictly? |
 //! | [`thread`] | the one way to start a thread: no signal reaches it, it has a name, it is counted |
 //! | [`signals`] | signals kept from a thread, or from a whole program of ours |
 //!

@@ -1,4 +1,5 @@
-//! What the memory cgroup of this process allows: as real as what the machine has, and whoever goes beyond it is killed.
+//! What the memory cgroup of this process allows: as real as what the machine has, and whoever goes beyond it is killed. And whether the
+//! system refuses memory before there is none left.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +7,14 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn of_cgroup() -> Option<u64> {
     cgroup_limit(&|path| std::fs::read_to_string(path).ok())
+}
+
+/// Does the system count strictly what memory it has promised (`vm.overcommit_memory` is 2, proc_sys_vm(5))? It promises shared memory page by
+/// page then, at the first touch, and may have none to promise. False where that cannot be read.
+#[must_use]
+pub fn counts_strictly() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    setting.is_ok_and(|setting| setting.trim() == "2")
 }
 
 fn cgroup_limit(read: &impl Fn(&Path) -> Option<String>) -> Option<u64> {

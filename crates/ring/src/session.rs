@@ -1,7 +1,7 @@
 //! The memory of a session between two processes: one sealed memfd with both rings and the client's arena.
 //!
 //! The service makes it and hands the descriptor over; the client maps it. Neither can take it from the other: it cannot shrink.
-//! What either can do is scribble, or punch holes, which read as zeros.
+//! What either can do is scribble, or punch holes, which read as zeros, if the system has pages for them ([`Region`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub struct SessionMemory {
 }
 
 impl SessionMemory {
-    /// Service: makes it, for so many requests at a time and an arena of so many bytes. It takes memory as it is touched.
+    /// Service: makes it, for so many requests at a time and an arena of so many bytes. It takes memory as [`Region::create`]
+    /// does.
     ///
     /// # Errors
     /// `EINVAL` for sizes that no session has ([`Layout::new`]); what the system said.

@@ -511,6 +511,10 @@ fn check_hello(options: &Options, hello: &Hello, session: &Session) -> std::resu
 fn without_memory(errno: Errno) -> Answer {
     let cure = match errno {
         Errno::EFBIG => "raise the broker's limit of file sizes (`ulimit -f`, `LimitFSIZE=` of its service)",
+        // It has no other cause (`Region::create`).
+        Errno::ENOSPC => {
+            "`vm.overcommit_memory` is 2, and all memory is promised: end programs that have much, raise `vm.overcommit_ratio`, or add swap"
+        }
         _ => "try again later",
     };
     failed(errno, "connect", "shared memory for the session", cure)
