@@ -33,6 +33,7 @@ use baio_console::printable::{Printable, readable};
 use baio_console::size::Size;
 use baio_console::target::TypedTarget;
 use baio_engine::Choice;
+use baio_process::memory_limit::counts_strictly;
 use baio_words::session::NAME_MAX;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -56,6 +57,9 @@ const SESSIONS_PART: u64 = 2;
 const FDS_OF_ONE: u64 = 3;
 /// Of the process itself: volume, rings, sets, standard streams, and some.
 const FDS_OF_OURS: u64 = 64;
+/// What it cannot prevent: no seal keeps a client who may write to its memory from punching holes into it.
+const STRICTLY_COUNTED: &str = "vm.overcommit_memory is 2: a client that gives memory of its session back (fallocate) while memory is short can end the \
+    broker by SIGBUS: let only users connect whom you trust with the whole service, or set it to 0 or 1 if nothing else here needs 2";
 
 /// `baio serve`
 #[derive(Debug, Args)]
@@ -344,6 +348,9 @@ fn notes(args: &ServeArgs) -> Vec<String> {
     if rustix::process::geteuid().is_root() {
         let cure = "a user of its own that may write the volume is enough (packaging/baio.service)";
         notes.push(format!("it runs as root: {cure}"));
+    }
+    if counts_strictly() {
+        notes.push(STRICTLY_COUNTED.to_owned());
     }
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {

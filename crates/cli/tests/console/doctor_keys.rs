@@ -77,6 +77,7 @@ const SYSTEM: &Shape = &[
     ("processes_max", "?n"),
     ("aio_operations", "?n"),
     ("aio_operations_max", "?n"),
+    ("overcommit_memory", "?n"),
     ("container", "a"),
 ];
 

@@ -39,6 +39,8 @@ pub(super) struct System {
     /// `fs.aio-nr` and `fs.aio-max-nr`: operations of native AIO that all users together have, and may have.
     aio_operations: Option<u64>,
     aio_operations_max: Option<u64>,
+    /// `vm.overcommit_memory`: 2 where memory is refused before there is none left.
+    overcommit_memory: Option<u64>,
     /// What makes this look like a container; empty where nothing does.
     container: Vec<String>,
     #[serde(skip)]
@@ -71,6 +73,7 @@ impl System {
             processes_max: getrlimit(Resource::Nproc).current,
             aio_operations: number("/proc/sys/fs/aio-nr"),
             aio_operations_max: number("/proc/sys/fs/aio-max-nr"),
+            overcommit_memory: number("/proc/sys/vm/overcommit_memory"),
             container: container(),
             administers: capabilities & MAY_ADMINISTER != 0,
         }
@@ -221,6 +224,7 @@ impl System {
             "aio-nr",
             &known(operations.map(|(taken, most)| format!("{taken} of aio-max-nr {most}"))),
         ]);
+        table.row(["overcommit_memory", &known(self.overcommit_memory.map(overcommit))]);
         let container = self.container.join(", ");
         table.row([
             "container",
@@ -230,6 +234,14 @@ impl System {
                 &container
             },
         ]);
+    }
+}
+
+/// The setting, and what it means to a broker.
+fn overcommit(setting: u64) -> String {
+    match setting {
+        2 => "2: memory is counted strictly, and a client can end a broker (SIGBUS)".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -313,6 +325,7 @@ mod tests {
             processes_max: None,
             aio_operations: Some(65_000),
             aio_operations_max: Some(65_536),
+            overcommit_memory: Some(0),
             container: Vec::new(),
             administers: false,
         }
@@ -404,6 +417,14 @@ mod tests {
         assert!(cause.contains("RLIMIT_NPROC is unlimited"), "{cause}");
         let (cause, _) = blamed(&quiet(), "uring", "EMFILE (Too many open files)");
         assert_eq!(cause, "RLIMIT_NOFILE is 1024");
+    }
+
+    #[test]
+    fn what_can_end_a_broker_is_shown() {
+        assert!(overcommit(2).contains("a client can end a broker"));
+        for harmless in [0, 1] {
+            assert!(!overcommit(harmless).contains("broker"));
+        }
     }
 
     #[test]
