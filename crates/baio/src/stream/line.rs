@@ -96,10 +96,14 @@ impl<L: Transport> Line<L> {
         self.pieces.clear();
     }
 
-    /// A buffer for the next piece. `None`: the arena is used up, and what is under way will leave one.
+    /// A buffer for the next piece. `None`: what is under way will leave one, and the arena has none to spare. More than one piece at a time is
+    /// a wish. So half of the buffers are for others: what has ended here may not be taken for long, and who has none would wait for it.
     pub(super) fn buffer(&mut self, opened: &Opened<L>) -> Result<Option<Buffer>> {
         if let Some(buffer) = self.spare.pop() {
             return Ok(Some(buffer));
+        }
+        if !self.is_empty() && is_short(opened.link()) {
+            return Ok(None);
         }
         match opened.buffer(PIECE) {
             Ok(buffer) => Ok(Some(buffer)),
@@ -118,6 +122,13 @@ impl<L: Transport> Line<L> {
             self.spare.push(buffer);
         }
     }
+}
+
+/// Would less than half of the memory for buffers be free without one more piece?
+fn is_short<L: Transport>(link: &L) -> bool {
+    let half = link.link_facts().buffer_bytes / 2;
+    let is_short = |free: usize| free < half.saturating_add(PIECE);
+    link.link_arena().0.is_some_and(|arena| is_short(arena.free_bytes()))
 }
 
 fn is_used_up(error: &Error) -> bool {

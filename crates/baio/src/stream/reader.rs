@@ -17,8 +17,10 @@ use crate::transport::Transport;
 /// `futures-io`), tokio's `AsyncRead` and `AsyncBufRead` (feature `tokio`). [`Opened::reader`] makes it.
 ///
 /// It keeps several requests of 128 KiB ahead of its caller, on buffers of the link's arena: one at first, twice as many after each
-/// that is used, and at most [`Reader::with_depth`]. When the arena is used up it makes do with the buffers that it has, and fails only if it
-/// has none. Nothing is read before it is polled first.
+/// that is used, and at most [`Reader::with_depth`]. It takes a second buffer only while half of the arena stays free for others. When the arena
+/// is used up it makes do with the buffers that it has, and fails only if it has none. Nothing is read before it is polled first.
+///
+/// What it has read ahead holds slots and memory of the link until it is read on or dropped.
 ///
 /// - The range may begin and end anywhere, in every mode: requests begin and end at multiples of 4096 bytes.
 /// - It ends at the end of its range, or at the end of the segment or file. Bytes that are appended later need another reader.
@@ -110,7 +112,8 @@ impl<L: Transport> Opened<L> {
 }
 
 impl<L: Transport> Reader<L> {
-    /// Keeps at most so many requests ahead, at least one: 8 unless this is said.
+    /// Keeps at most so many requests ahead, at least one: 8 unless this is said. Each holds a slot until its bytes are taken: of more than the
+    /// link has, a reader that rests leaves none to others.
     pub fn with_depth(mut self, requests: usize) -> Reader<L> {
         self.line.depth = requests.max(1);
         self

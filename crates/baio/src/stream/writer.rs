@@ -20,7 +20,8 @@ use crate::transport::Transport;
 /// `AsyncWrite` (feature `tokio`). [`Opened::writer`] makes it.
 ///
 /// It gathers pieces of 128 KiB in buffers of the link's arena, and keeps several of them on their way ([`Writer::with_depth`]).
-/// When the arena is used up it waits for one of its own; only with none at all it fails, and can be tried again.
+/// It takes more while half of the arena stays free for others, then it waits for one of its own; only with none at all it fails, and can be
+/// tried again. What is under way, or has ended and was not looked at, holds slots and memory of the link: write on, flush, or drop it.
 ///
 /// | call | when it is done |
 /// |---|---|

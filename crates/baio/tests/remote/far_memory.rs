@@ -250,3 +250,24 @@ fn what_lies_untaken_is_room_to_come() {
     assert_eq!(volume.next_outcome().unwrap().result.unwrap(), HALF as u32);
     volume.start(back).unwrap();
 }
+
+/// Who reads ahead and is not read on leaves memory to others.
+#[cfg(feature = "futures-io")]
+#[test]
+fn readers_that_rest_leave_memory_to_others() {
+    use futures_util::io::AsyncReadExt;
+
+    let served = Served::new(|_| {});
+    let volume = served.connect();
+    let a = segment(&volume, "a", 8 * MIB);
+    let work = async {
+        let mut readers: Vec<_> = (0..4).map(|_| a.reader(..)).collect();
+        for reader in &mut readers {
+            reader.read_exact(&mut vec![0; 3 * (128 << 10) + 1]).await.unwrap();
+        }
+        // Without a deadline it would wait for ever.
+        let write = a.write_at(0, vec![1; 4096]).within(Duration::from_secs(60));
+        write.await.map(|done| done.bytes)
+    };
+    assert_eq!(volume.block_on(work).unwrap().unwrap(), 4096);
+}
