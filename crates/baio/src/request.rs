@@ -465,9 +465,8 @@ pub(crate) fn bounce<L: Transport>(link: &L, request: &mut SegmentRequest) -> Re
 
 /// As it went in: a read across the end of a segment was cut to what there is.
 fn whole(mut memory: Memory, asked: usize) -> Memory {
-    match &mut memory {
-        Memory::Own(buffer) if buffer.len() < asked => buffer.set_len(asked),
-        _ => {}
+    if memory.len() < asked {
+        memory.show(asked);
     }
     memory
 }

@@ -29,7 +29,8 @@ pub struct Outcome {
     /// Bytes that were transferred, also when an error ended it half-way.
     pub bytes_done: u32,
     /// The request's memory; `None` while the kernel may still be at it (after a deadline, or after a cancel of a cached request
-    /// whose memory the device has itself): it then goes back to the arena.
+    /// whose memory the device has itself): it then goes back to the arena. After a read across the end of a segment it shows what there was to be
+    /// read; [`Memory::show`] shows the rest again.
     pub memory: Memory,
     /// The caching mode that really carried it.
     pub took: Caching,

@@ -29,6 +29,43 @@ pub(crate) fn requests_on_a_segment<L: Made>() {
     // Across the end, and at it.
     let short = open.read_at(15 * 4096, buffer(&link, &[9; 3 * PAGE])).wait().unwrap();
     assert_eq!((short.bytes, short.buffer.len()), (PAGE, 3 * PAGE));
+    let pages = vec![page(&link, 9), page(&link, 9)];
+    let short = open.read_vectored_at(15 * 4096, pages).wait().unwrap();
+    assert_eq!(
+        (
+            short.bytes,
+            short.buffer[0][0],
+            short.buffer[1].len(),
+            short.buffer[1][0]
+        ),
+        (PAGE, 0, PAGE, 9)
+    );
+    // Memory of another owner, through the page cache.
+    let short = open.read_at(15 * 4096 + 4000, vec![9; 300]).cached().wait().unwrap();
+    assert_eq!(
+        (short.bytes, short.buffer.len(), short.buffer[95], short.buffer[96]),
+        (96, 300, 0, 9)
+    );
+    let parts = vec![vec![9; 4000], vec![9; 200]];
+    let short = open.read_vectored_at(15 * 4096, parts).cached().wait().unwrap();
+    assert_eq!(
+        (
+            short.bytes,
+            short.buffer[1].len(),
+            short.buffer[1][95],
+            short.buffer[1][96]
+        ),
+        (PAGE, 200, 0, 9)
+    );
+    let failed = open
+        .read_exact_at(15 * 4096, vec![9; 5000])
+        .cached()
+        .wait()
+        .unwrap_err();
+    assert_eq!(
+        (failed.bytes_done, failed.buffer.map(|back| (back.len(), back[4096]))),
+        (PAGE, Some((5000, 9)))
+    );
     assert_eq!(open.read_at(16 * 4096, page(&link, 0)).wait().unwrap().bytes, 0);
     let copy = open.clone();
     drop(open);

@@ -28,8 +28,13 @@ pub struct Foreign {
     owner: Box<dyn Any + Send>,
     pointer: *mut u8,
     len: usize,
+    /// At most so many bytes are shown, or `ALL`. Of 32 bits, as `Outcome` of the storage has no more room.
+    shown: u32,
     is_writable: bool,
 }
+
+/// No limit.
+const ALL: u32 = u32::MAX;
 
 // SAFETY: the owner is `Send`, and the bytes go with it: by the contract of `Foreign::new` nobody else writes them, or reads them
 // where they may change.
@@ -56,6 +61,7 @@ impl Foreign {
             owner,
             pointer,
             len,
+            shown: ALL,
             is_writable,
         }
     }
@@ -95,16 +101,24 @@ impl Foreign {
         unsafe { Foreign::new(Box::new(bytes), pointer, len, false) }
     }
 
-    /// Length in bytes.
+    /// Length in bytes, of those that are shown.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        match self.shown {
+            ALL => self.len,
+            shown => self.len.min(shown as usize),
+        }
     }
 
     /// True for no bytes at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// Shows at most so many bytes from now on; the owner has all of them.
+    pub(super) fn show(&mut self, len: usize) {
+        self.shown = u32::try_from(len).unwrap_or(ALL);
     }
 
     /// May a read fill it?
@@ -134,12 +148,14 @@ impl Foreign {
             owner,
             pointer,
             len,
+            shown,
             is_writable,
         } = self;
         owner.downcast().map(|owner| *owner).map_err(|owner| Foreign {
             owner,
             pointer,
             len,
+            shown,
             is_writable,
         })
     }
@@ -159,15 +175,15 @@ impl Foreign {
         if !self.is_writable {
             return;
         }
-        let skip = skip.min(self.len);
-        let len = bytes.len().min(self.len - skip);
+        let skip = skip.min(self.len());
+        let len = bytes.len().min(self.len() - skip);
         // SAFETY: inside the range, which is ours alone; `bytes` cannot overlap with what nobody else may read.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.add(skip), len) };
     }
 
     pub(super) fn copy_out_at(&self, skip: usize, bytes: &mut [u8]) {
-        let skip = skip.min(self.len);
-        let len = bytes.len().min(self.len - skip);
+        let skip = skip.min(self.len());
+        let len = bytes.len().min(self.len() - skip);
         // SAFETY: inside the range, which nobody writes; so `bytes`, which can be written, cannot overlap with it.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(skip), bytes.as_mut_ptr(), len) };
     }

@@ -54,6 +54,8 @@ pub use vectored::{IOV_MAX, Vectored};
 pub struct Lent {
     pointer: *mut u8,
     len: u32,
+    /// Of these, from the first on, are shown.
+    shown: u32,
 }
 
 impl Lent {
@@ -65,7 +67,19 @@ impl Lent {
     /// is dropped while a stuck device holds a request leaks its memory. Any thread may use the value.
     #[must_use]
     pub unsafe fn new(pointer: *mut u8, len: u32) -> Lent {
-        Lent { pointer, len }
+        Lent {
+            pointer,
+            len,
+            shown: len,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.shown as usize
+    }
+
+    fn show(&mut self, len: usize) {
+        self.shown = u32::try_from(len).map_or(self.len, |len| len.min(self.len));
     }
 }
 
@@ -131,8 +145,21 @@ impl Memory {
             Memory::Shared(frozen) => frozen.len(),
             Memory::Span(span) => span.len(),
             Memory::Many(list) => list.len(),
-            Memory::Lent(lent) => lent.len as usize,
+            Memory::Lent(lent) => lent.len(),
             Memory::Foreign(foreign) => foreign.len(),
+        }
+    }
+
+    /// Shows its first `len` bytes from now on, or all if it has fewer: for a transfer that ends earlier. What is hidden comes back by a larger
+    /// `len`, but of a [`Span`], which can only be cut. Memory that is shared stays as it is: nothing is read into it.
+    pub fn show(&mut self, len: usize) {
+        match self {
+            Memory::None | Memory::Shared(_) => {}
+            Memory::Own(buffer) => buffer.set_len(len),
+            Memory::Span(span) => span.cut(len),
+            Memory::Many(list) => list.show(len),
+            Memory::Lent(lent) => lent.show(len),
+            Memory::Foreign(foreign) => foreign.show(len),
         }
     }
 
@@ -206,11 +233,7 @@ impl Memory {
     /// What is left after `skip` bytes, for the kernel.
     pub(crate) fn window(&mut self, skip: usize) -> Window {
         if let Memory::Many(list) = self {
-            list.aim(skip);
-            return Window::List {
-                list: list.window.as_ptr(),
-                count: list.window.len() as u32,
-            };
+            return list.aim(skip);
         }
         self.flat_window(skip)
     }
@@ -245,7 +268,7 @@ impl Memory {
             Memory::Shared(frozen) => (frozen.pointer(), frozen.len()),
             Memory::Span(span) => (span.pointer(), span.len()),
             Memory::Many(list) => (std::ptr::null_mut(), list.len()),
-            Memory::Lent(lent) => (lent.pointer, lent.len as usize),
+            Memory::Lent(lent) => (lent.pointer, lent.len()),
             Memory::Foreign(foreign) => (foreign.pointer(), foreign.len()),
         }
     }
@@ -265,14 +288,15 @@ impl Memory {
             }
             Memory::Foreign(foreign) => foreign.copy_in_at(skip, bytes),
             Memory::Lent(lent) => {
-                let skip = skip.min(lent.len as usize);
-                let len = bytes.len().min(lent.len as usize - skip);
+                let skip = skip.min(lent.len());
+                let len = bytes.len().min(lent.len() - skip);
                 // SAFETY: inside the lent range, which its lender promised to leave alone as long as the value exists.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), lent.pointer.add(skip), len);
                 }
             }
             Memory::Many(list) => {
+                bytes = &bytes[..bytes.len().min(list.most().saturating_sub(skip))];
                 for part in &mut list.parts {
                     let len = part.len();
                     if skip < len {
@@ -307,14 +331,16 @@ impl Memory {
             }
             Memory::Foreign(foreign) => foreign.copy_out_at(skip, bytes),
             Memory::Lent(lent) => {
-                let skip = skip.min(lent.len as usize);
-                let len = bytes.len().min(lent.len as usize - skip);
+                let skip = skip.min(lent.len());
+                let len = bytes.len().min(lent.len() - skip);
                 // SAFETY: inside the lent range, which stays mapped and unchanged by others as long as the value exists.
                 unsafe {
                     std::ptr::copy_nonoverlapping(lent.pointer.add(skip), bytes.as_mut_ptr(), len);
                 }
             }
             Memory::Many(list) => {
+                let most = bytes.len().min(list.most().saturating_sub(skip));
+                bytes = &mut bytes[..most];
                 for part in &list.parts {
                     let len = part.len();
                     if skip < len {
@@ -378,6 +404,37 @@ mod tests {
         };
         assert_eq!(len, 2 * CHUNK - 16);
         assert_eq!(pointer as usize % CHUNK, 16);
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_moved_and_comes_back() {
+        let mut theirs = [1; 12];
+        let mut list = Vectored::default();
+        for len in [3, 4, 5] {
+            list.push(Foreign::of_vec(vec![1; len]).into()).unwrap();
+        }
+        // SAFETY: `theirs` outlives the value, and is not used before its end.
+        let lent = unsafe { Lent::new(theirs.as_mut_ptr(), 12) };
+        for mut memory in [
+            Memory::Many(list),
+            Memory::from(Foreign::of_vec(vec![1; 12])),
+            Memory::Lent(lent),
+        ] {
+            memory.show(5);
+            assert_eq!(memory.len(), 5);
+            let is_right = match memory.pieces(4) {
+                Window::Flat { len, .. } => len == 1,
+                Window::List { .. } => false,
+            };
+            assert!(is_right, "{memory:?}");
+            memory.copy_in_at(2, &[2; 12]);
+            let mut seen = [0; 12];
+            memory.copy_out_at(1, &mut seen);
+            assert_eq!(seen, [1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+            memory.show(12);
+            memory.copy_out_at(0, &mut seen);
+            assert_eq!((memory.len(), seen), (12, [1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1]));
+        }
     }
 
     #[test]

@@ -384,9 +384,7 @@ impl Lane {
 
 /// A request that is given back, as it came: a read across the end had cut it.
 fn uncut(mut request: SegmentRequest, len: usize) -> SegmentRequest {
-    if let Memory::Own(buffer) = &mut request.memory {
-        buffer.set_len(len);
-    }
+    request.memory.show(len);
     request
 }
 

@@ -1,6 +1,6 @@
 //! Where a request on a handle goes: checked against its object, and translated for the engine.
 
-use baio_engine::{Caching, Errno, File, Kind, Memory, Op, Policy, Space};
+use baio_engine::{Caching, Errno, File, Kind, Op, Policy, Space};
 
 use super::lane::Lane;
 use super::lane::cached::whole_sectors;
@@ -185,16 +185,14 @@ fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, 
         SegmentOp::Read { offset } => {
             let left = size - offset;
             if len > left {
-                match &mut request.memory {
-                    Memory::Own(buffer) => buffer.set_len(left as usize),
-                    Memory::Span(span) => span.cut(left as usize),
-                    _ => {
-                        return Err(Fault::Beyond {
-                            len,
-                            size,
-                            write: false,
-                        });
-                    }
+                request.memory.show(left as usize);
+                // Not so of what is shared, nor beyond 32 bits.
+                if request.memory.len() as u64 > left {
+                    return Err(Fault::Beyond {
+                        len,
+                        size,
+                        write: false,
+                    });
                 }
             }
             Ok(true)
