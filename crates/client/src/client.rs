@@ -36,7 +36,7 @@ use crate::parker::Parker;
 use crate::reap::{ended_early, name_of};
 use crate::state::{Guard, State};
 use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, PoisonError};
-use crate::table::{Ended, HELPER, Kind, Left, earlier};
+use crate::table::{Ended, HELPER, Kind, Left, Places, earlier};
 use crate::unsynced::Counted;
 
 /// Requests that are queued at most before they are sent without anybody waiting.
@@ -117,7 +117,8 @@ impl<K: Carrier> Client<K> {
     /// # Errors
     /// The request itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
     pub fn start(&self, request: SegmentRequest<K::Memory>) -> Result<Ticket, SegmentRequest<K::Memory>> {
-        self.begin(request, None, false).map_err(NotTaken::into_request)
+        self.begin(request, None, false, Places::Usual)
+            .map_err(NotTaken::into_request)
     }
 
     /// The same, unless its memory would have to be copied first: nothing is begun then. `waker` as of [`Client::start_awaited`], if there is one.
@@ -130,7 +131,7 @@ impl<K: Carrier> Client<K> {
         waker: Option<&Waker>,
     ) -> Result<Ticket, NotTaken<K::Memory>> {
         let awaits = waker.map(|waker| (waker.clone(), inside::reaper_of(self)));
-        self.begin(request, awaits, true)
+        self.begin(request, awaits, true, Places::Usual)
     }
 
     /// Would memory like this have to be copied for a request?
@@ -154,8 +155,22 @@ impl<K: Carrier> Client<K> {
         request: SegmentRequest<K::Memory>,
         waker: &Waker,
     ) -> Result<Ticket, SegmentRequest<K::Memory>> {
+        self.start_awaited_in(Places::Usual, request, waker)
+    }
+
+    /// The same, with a place of these.
+    ///
+    /// # Errors
+    /// As [`Client::start`].
+    pub fn start_awaited_in(
+        self: &Arc<Self>,
+        places: Places,
+        request: SegmentRequest<K::Memory>,
+        waker: &Waker,
+    ) -> Result<Ticket, SegmentRequest<K::Memory>> {
         let awaits = Some((waker.clone(), inside::reaper_of(self)));
-        self.begin(request, awaits, false).map_err(NotTaken::into_request)
+        self.begin(request, awaits, false, places)
+            .map_err(NotTaken::into_request)
     }
 
     fn begin(
@@ -163,6 +178,7 @@ impl<K: Carrier> Client<K> {
         mut request: SegmentRequest<K::Memory>,
         awaits: Option<(Waker, u64)>,
         shown: bool,
+        places: Places,
     ) -> Result<Ticket, NotTaken<K::Memory>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
@@ -171,7 +187,7 @@ impl<K: Carrier> Client<K> {
         if shown && self.is_hidden(&state.kept, &request.memory) {
             return Err(NotTaken::Hidden(request));
         }
-        let Some(tag) = self.reserve(&mut state) else {
+        let Some(tag) = self.reserve(&mut state, places) else {
             self.finish_up(state, false);
             return Err(NotTaken::Full(request));
         };
@@ -243,10 +259,10 @@ impl<K: Carrier> Client<K> {
     }
 
     /// A place, if need be one that the ring gives back.
-    fn reserve(&self, state: &mut State<K>) -> Option<Tag> {
-        state.table.reserve(false).or_else(|| {
+    fn reserve(&self, state: &mut State<K>, places: Places) -> Option<Tag> {
+        state.table.reserve(places).or_else(|| {
             state.drain(&self.shared, &self.carrier, &self.name);
-            state.table.reserve(false)
+            state.table.reserve(places)
         })
     }
 
@@ -255,11 +271,19 @@ impl<K: Carrier> Client<K> {
     /// # Errors
     /// The command itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
     pub fn command(&self, command: Box<K::Command>) -> Result<Ticket, Box<K::Command>> {
+        self.command_in(Places::Usual, command)
+    }
+
+    /// The same, with a place of these.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub fn command_in(&self, places: Places, command: Box<K::Command>) -> Result<Ticket, Box<K::Command>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return Err(command);
         }
-        let Some(tag) = self.reserve(&mut state) else {
+        let Some(tag) = self.reserve(&mut state, places) else {
             self.finish_up(state, false);
             return Err(command);
         };

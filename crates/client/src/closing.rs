@@ -4,6 +4,7 @@ use baio_words::{Handle, RequestFault, Ticket};
 
 use crate::carrier::Carrier;
 use crate::client::Client;
+use crate::table::Places;
 
 impl<K: Carrier> Client<K> {
     /// Nothing is taken from now on but this command, which closes the service and is queued in the same moment: a waker
@@ -14,7 +15,7 @@ impl<K: Carrier> Client<K> {
             return None;
         }
         // One place is kept for this.
-        let tag = state.table.reserve(true)?;
+        let tag = state.table.reserve(Places::Last)?;
         state.table.closed = Some(RequestFault::Stale);
         let ticket = self.queue_command(&mut state, tag, command);
         state.table.wake_room();

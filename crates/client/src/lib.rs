@@ -58,7 +58,7 @@ pub use event::Event;
 pub use not_taken::NotTaken;
 pub use session::{ConnectError, PATIENCE, Session, Wishes};
 pub use sync::{locked, locks_taken};
-pub use table::Ended;
+pub use table::{Ended, Places};
 pub use unsynced::Unsynced;
 pub use waiters::{WaitPlace, Waiters};
 pub use waits::Unasked;

@@ -70,6 +70,15 @@ pub(crate) struct Entry<K: Carrier> {
 /// The helper thread's number as a reaper.
 pub(crate) const HELPER: u64 = 0;
 
+/// Which places something may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// All but one, which is kept for the end: so a client whose outcomes nobody takes can still end.
+    Usual,
+    /// That one too: for who ends, and for one thing after the other.
+    Last,
+}
+
 /// Where a request stood when it was abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
@@ -176,9 +185,13 @@ impl<K: Carrier> Table<K> {
         self.helped + self.abandoned + self.room.len() > 0 || !self.memory.is_empty()
     }
 
-    /// Takes a place; `last` may take the one that is kept for closing.
-    pub(crate) fn reserve(&mut self, last: bool) -> Option<Tag> {
-        if self.free.len() <= usize::from(!last) {
+    /// Takes a place.
+    pub(crate) fn reserve(&mut self, places: Places) -> Option<Tag> {
+        let kept = match places {
+            Places::Usual => 1,
+            Places::Last => 0,
+        };
+        if self.free.len() <= kept {
             return None;
         }
         let index = self.free.pop()?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use baio::{Backend, Link, Lsn, Remote};
+use baio::{Backend, Link, Lsn, Memory, Remote, SegmentOp, Wait};
 
-use crate::rig::{Place, Rig, near_and_far, payloads};
+use crate::rig::{Place, Rig, near_and_far, payloads, segment};
 
 const PLACE: Place = Place {
     backend: Backend::Auto,
@@ -215,4 +215,32 @@ fn who_sleeps_hears_of_the_end_on(rig: &Rig) {
         }
     });
     assert!(log.durable(far).wait().is_err());
+}
+
+/// Outcomes that nobody takes hold every place. The log needs some for its end, and only the thread that closes would take outcomes.
+#[test]
+fn a_link_closes_beside_outcomes_that_nobody_takes() {
+    near_and_far(PLACE, a_link_closes_beside_outcomes_that_nobody_takes_on);
+}
+
+fn a_link_closes_beside_outcomes_that_nobody_takes_on(rig: &Rig) {
+    let link = rig.link::<Remote>();
+    let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
+    log.append_durable(b"kept").wait().unwrap();
+    let other = segment(&link, "other");
+    loop {
+        while other.submit(other.request(SegmentOp::Sync, Memory::None)).is_ok() {}
+        if link.in_flight() == 0 {
+            break;
+        }
+        link.turn(Wait::one()).unwrap();
+    }
+    link.clone().close().unwrap();
+    drop((log, other, link));
+    let link = rig.link::<Remote>();
+    let log = rig.opened(&link).open_log(&rig.options()).wait().unwrap();
+    assert!(log.found().was_clean, "it was wound down: {:?}", log.found());
+    assert_eq!(payloads(&log), [b"kept"]);
+    drop(log);
+    link.close().unwrap();
 }

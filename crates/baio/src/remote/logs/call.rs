@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use baio_broker::control::{self, Reply};
-use baio_client::{Ended, WaitPlace};
+use baio_client::{Ended, Places, WaitPlace};
 use baio_storage::{Command, Error, Fault, Result, Ticket};
 
 use super::super::carried::Client;
@@ -136,11 +136,11 @@ impl Call {
         }
     }
 
-    /// The answer, once.
-    pub(super) fn poll(&mut self, client: &Arc<Client>, waker: &Waker) -> Poll<Result<Reply>> {
+    /// The answer, once. It is asked in a place of these.
+    pub(super) fn poll(&mut self, client: &Arc<Client>, places: Places, waker: &Waker) -> Poll<Result<Reply>> {
         let stale = || Error::new("ask the broker of", client.name(), Fault::Stale);
         let ticket = match std::mem::replace(self, Call::Over) {
-            Call::Fresh(call, mut place) => match client.command(call) {
+            Call::Fresh(call, mut place) => match client.command_in(places, call) {
                 Ok(ticket) => {
                     if let Some(place) = place {
                         client.room_taken(place);

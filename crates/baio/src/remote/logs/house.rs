@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::Reply;
+use baio_client::Places;
 use baio_engine::Time;
 use baio_storage::log::{Fired, LogOptions, LogPart, LogRequest, LogStart, Salt};
 use baio_storage::{Answer, Command, Error, Fault, LogId, log_request_name};
@@ -113,18 +114,26 @@ impl House {
                 Some(Ends::Properly) => self.logs.iter_mut().for_each(Kept::wind_down),
                 None => {}
             }
-            self.open_claimed(waker);
+            // The broker needs no place to be left: the one that is kept for the end is the logs', where nobody takes outcomes.
+            let places = match ends {
+                Some(_) => Places::Last,
+                None => Places::Usual,
+            };
+            let claimed = self.open_claimed(places, waker);
             for log in &mut self.logs {
-                log.turn(&self.client, waker, &mut self.fired);
+                log.turn(&self.client, places, waker, &mut self.fired);
             }
+            let held = self.logs.len();
             self.logs.retain(|log| !log.is_over());
             self.fire();
             if ends.is_some() && self.logs.is_empty() && self.claims.is_empty() {
                 return Poll::Ready(());
             }
             self.logs.iter_mut().for_each(|log| log.set_driver_awake(false));
+            // Who has had the last place and needs no more leaves it to the others, also to those that were looked at before.
+            let has_left = ends.is_some() && (claimed > 0 || self.logs.len() < held);
             // What was appended meanwhile did not ring.
-            if !has_more && !self.logs.iter().any(Kept::wants_io) {
+            if !has_more && !has_left && !self.logs.iter().any(Kept::wants_io) {
                 return Poll::Pending;
             }
             self.logs.iter_mut().for_each(|log| log.set_driver_awake(true));
@@ -171,11 +180,11 @@ impl House {
         }
     }
 
-    /// Begins logs whose segments are for them now.
-    fn open_claimed(&mut self, waker: &Waker) {
-        let mut at = 0;
+    /// Begins logs whose segments are for them now. How many were answered.
+    fn open_claimed(&mut self, places: Places, waker: &Waker) -> usize {
+        let (mut at, before) = (0, self.claims.len());
         while let Some(claiming) = self.claims.get_mut(at) {
-            match claiming.call.poll(&self.client, waker) {
+            match claiming.call.poll(&self.client, places, waker) {
                 Poll::Pending => at = at.saturating_add(1),
                 Poll::Ready(reply) => {
                     let Claiming {
@@ -191,6 +200,7 @@ impl House {
                 }
             }
         }
+        before.saturating_sub(self.claims.len())
     }
 
     /// A log that could not begin is one that ends at once, so that its segment is free again before that is told.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use baio_broker::control::Reply;
-use baio_client::{Ended, WaitPlace};
+use baio_client::{Ended, Places, WaitPlace};
 use baio_engine::{Caching, Durability, Memory, Time};
 use baio_storage::log::{Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogPart, LogRequest, LogUsage};
 use baio_storage::{
@@ -164,21 +164,21 @@ impl Kept {
         }
     }
 
-    /// Takes what has ended, starts what it wants, answers.
-    pub(super) fn turn(&mut self, client: &Arc<Client>, waker: &Waker, fired: &mut Vec<Fired>) {
+    /// Takes what has ended, starts what it wants in places of these, answers.
+    pub(super) fn turn(&mut self, client: &Arc<Client>, places: Places, waker: &Waker, fired: &mut Vec<Fired>) {
         self.take_ends(client, waker);
-        self.take_sizes(client, waker);
+        self.take_sizes(client, places, waker);
         if let Some(part) = &mut self.part {
             part.tick(Time::monotonic());
         }
-        self.start_ios(client, waker);
+        self.start_ios(client, places, waker);
         while let Some(done) = self.part.as_mut().and_then(LogPart::next_done) {
             self.done(done);
         }
         if let Some(part) = &mut self.part {
             part.take_fired(fired);
         }
-        self.go_on_releasing(client, waker);
+        self.go_on_releasing(client, places, waker);
     }
 
     fn take_ends(&mut self, client: &Arc<Client>, waker: &Waker) {
@@ -205,10 +205,10 @@ impl Kept {
     }
 
     /// A segment that is shorter than the log is to be says so.
-    fn take_sizes(&mut self, client: &Arc<Client>, waker: &Waker) {
+    fn take_sizes(&mut self, client: &Arc<Client>, places: Places, waker: &Waker) {
         let mut at = 0;
         while let Some(growing) = self.sizes.get_mut(at) {
-            let Poll::Ready(size) = growing.call.poll(client, waker) else {
+            let Poll::Ready(size) = growing.call.poll(client, places, waker) else {
                 at = at.saturating_add(1);
                 continue;
             };
@@ -228,7 +228,7 @@ impl Kept {
         }
     }
 
-    fn start_ios(&mut self, client: &Arc<Client>, waker: &Waker) {
+    fn start_ios(&mut self, client: &Arc<Client>, places: Places, waker: &Waker) {
         let Some(part) = &mut self.part else { return };
         while let Some((id, kind, memory)) = self.delayed.pop_front().or_else(|| part.next_io()) {
             let (op, durability) = match kind {
@@ -254,7 +254,7 @@ impl Kept {
                 durability,
                 ..SegmentRequest::new(self.handle, op, memory)
             };
-            match client.start_awaited(request, waker) {
+            match client.start_awaited_in(places, request, waker) {
                 Ok(ticket) => {
                     if let Some(place) = self.place.take() {
                         client.room_taken(place);
@@ -319,7 +319,7 @@ impl Kept {
         }
     }
 
-    fn go_on_releasing(&mut self, client: &Arc<Client>, waker: &Waker) {
+    fn go_on_releasing(&mut self, client: &Arc<Client>, places: Places, waker: &Waker) {
         if !matches!(self.stage, Stage::Releases(..)) {
             return;
         }
@@ -336,7 +336,7 @@ impl Kept {
         let Stage::Releases(call, told) = &mut self.stage else {
             return;
         };
-        if call.poll(client, waker).is_pending() {
+        if call.poll(client, places, waker).is_pending() {
             return;
         }
         let told = std::mem::take(told);
