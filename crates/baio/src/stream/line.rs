@@ -96,6 +96,12 @@ impl<L: Transport> Line<L> {
         self.pieces.clear();
     }
 
+    /// Nothing will be begun any more: it keeps no memory.
+    pub(super) fn end(&mut self) {
+        self.forget();
+        self.spare = Vec::new();
+    }
+
     /// A buffer for the next piece. `None`: what is under way will leave one, and the arena has none to spare. More than one piece at a time is
     /// a wish. So half of the buffers are for others: what has ended here may not be taken for long, and who has none would wait for it.
     pub(super) fn buffer(&mut self, opened: &Opened<L>) -> Result<Option<Buffer>> {

@@ -20,7 +20,7 @@ use crate::transport::Transport;
 /// that is used, and at most [`Reader::with_depth`]. It takes a second buffer only while half of the arena stays free for others. When the arena
 /// is used up it makes do with the buffers that it has, and fails only if it has none. Nothing is read before it is polled first.
 ///
-/// What it has read ahead holds slots and memory of the link until it is read on or dropped.
+/// What it has read ahead holds slots and memory of the link until it is read on or dropped. Once it has said that it is at its end it holds none.
 ///
 /// - The range may begin and end anywhere, in every mode: requests begin and end at multiples of 4096 bytes.
 /// - It ends at the end of its range, or at the end of the segment or file. Bytes that are appended later need another reader.
@@ -167,6 +167,11 @@ impl<L: Transport> Reader<L> {
                     self.careful_until = first.saturating_add(asked as u64);
                 }
             }
+        }
+        if self.left().is_empty() {
+            // There is no more.
+            self.hand = None;
+            self.line.end();
         }
         Poll::Ready(Ok(()))
     }

@@ -204,11 +204,16 @@ impl<L: Transport> Writer<L> {
                 piece.set_len(piece.capacity());
                 Poll::Ready(Ok((piece, done.bytes)))
             }
-            Poll::Ready(Err(failed)) => {
-                self.state = State::Failed;
-                Poll::Ready(Err(failed.error.into()))
-            }
+            Poll::Ready(Err(failed)) => Poll::Ready(Err(self.failed(failed.error.into()))),
         }
+    }
+
+    /// It has failed: it is of no use any more, and keeps no memory.
+    fn failed(&mut self, error: io::Error) -> io::Error {
+        self.state = State::Failed;
+        self.piece = None;
+        self.line.end();
+        error
     }
 
     /// The first `len` bytes of the piece go on their way, and the next one begins behind it.
@@ -240,10 +245,7 @@ impl<L: Transport> Writer<L> {
         self.overlaps = false;
         match self.error.take() {
             None => Poll::Ready(Ok(())),
-            Some(error) => {
-                self.state = State::Failed;
-                Poll::Ready(Err(error))
-            }
+            Some(error) => Poll::Ready(Err(self.failed(error))),
         }
     }
 
@@ -303,12 +305,10 @@ impl<L: Transport> Writer<L> {
             Poll::Ready(Ok(_)) => {
                 self.state = State::Closed;
                 self.piece = None;
+                self.line.end();
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(failed)) => {
-                self.state = State::Failed;
-                Poll::Ready(Err(failed.error.into()))
-            }
+            Poll::Ready(Err(failed)) => Poll::Ready(Err(self.failed(failed.error.into()))),
         }
     }
 }

@@ -320,6 +320,36 @@ fn a_flush_that_was_given_up_is_not_overtaken() {
 }
 
 #[test]
+fn what_has_ended_keeps_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = Local::new_with(&options(4 << 20)).unwrap();
+    let path = dir.path().join("file");
+    let file = direct().open(&link, &path).wait().unwrap();
+    let to_read = File::open(&link, &path).wait().unwrap();
+    let (mut writer, mut refused, mut reader) = (file.writer(0), to_read.writer(0), file.reader(..));
+    let free = link.arena_free_bytes();
+    let content = bytes(ODD, 1);
+    let run = async {
+        writer.write_all(&content).await.unwrap();
+        writer.close().await.unwrap();
+        assert_eq!(link.arena_free_bytes(), free, "the writer");
+        refused.write_all(&content[..PIECE + 100]).await.unwrap();
+        refused.flush().await.unwrap_err();
+        assert_eq!(link.arena_free_bytes(), free, "the writer that failed");
+        let mut seen = Vec::new();
+        reader.read_to_end(&mut seen).await.unwrap();
+        assert!(seen == content);
+    };
+    link.block_on(run).unwrap();
+    // What was asked behind the end.
+    while link.in_flight() > 0 {
+        link.turn(baio::Wait::one()).unwrap();
+    }
+    assert_eq!(link.arena_free_bytes(), free, "the reader");
+    assert_eq!((writer.position(), reader.position()), (ODD as u64, ODD as u64));
+}
+
+#[test]
 fn an_undriven_link_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
