@@ -473,15 +473,16 @@ impl Transport for Local {
         // A loop of the program's own is about to sleep on the link's descriptor.
         let watched = self.0.watched.get().filter(|_| matches!(wait, Wait::No));
         let _early = Early(self, watched);
+        let mut is_armed = true;
         let ended = self.with_waking(|core| {
             if watched.is_some() {
-                Watched::arm(core);
+                is_armed = Watched::arm(core);
             }
             core.turn(wait)
         });
         self.wake_late();
         if let Some(watched) = watched {
-            watched.tell(self)?;
+            watched.tell(self, is_armed)?;
         }
         ended
     }

@@ -48,7 +48,8 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
             // The system may have had no descriptor left for it.
             ready = ready_fd::<R>(link)?;
         }
-        arm(link, true)?;
+        // The engine may have a descriptor, and fail to have the kernel tell by it.
+        let is_told = arm(link, true)? && ready.is_some();
         link.turn_link(Wait::No)?;
         let until = link.next_wake();
         let mut timer = pin!(until.map(|at| R::sleep(how_long(link, at))));
@@ -77,7 +78,7 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
             if timer.is_some_and(|timer| timer.poll(context).is_ready()) {
                 return Poll::Ready(Ok(()));
             }
-            if ready.is_none() && is_at_work(link) {
+            if !is_told && is_at_work(link) {
                 // Nobody tells its end. Others go on between two looks.
                 if std::mem::replace(&mut has_yielded, true) {
                     return Poll::Ready(Ok(()));
@@ -110,8 +111,10 @@ fn is_sooner(at: Option<Time>, than: Option<Time>) -> bool {
 /// A descriptor of our own for the reactor. None: the backend completes everything within a turn, or no descriptor is left just now.
 fn ready_fd<R: Reactor>(link: &Local) -> Result<Option<R>, Error> {
     let fd = link.with(|core| Ok(core.engine_mut().ready_fd(false).map(|fd| fd.try_clone_to_owned())))?;
-    let watched = fd.map(|fd| fd.and_then(R::watch));
-    watched.transpose().map_err(|error| failed(&error))
+    match fd.map(|fd| fd.and_then(R::watch)).transpose() {
+        Err(error) if matches!(Errno::of(&error), Errno::EMFILE | Errno::ENFILE) => Ok(None), // It is asked for again.
+        watched => watched.map_err(|error| failed(&error)),
+    }
 }
 
 /// Has the engine begun anything?
@@ -119,11 +122,9 @@ fn is_at_work(link: &Local) -> bool {
     link.with(|core| Ok(core.engine().in_flight() > 0)).unwrap_or_default()
 }
 
-fn arm(link: &Local, armed: bool) -> Result<(), Error> {
-    link.with(|core| {
-        core.engine_mut().ready_fd(armed);
-        Ok(())
-    })
+/// Whether the engine's descriptor tells of what ends from here on, if it was armed.
+fn arm(link: &Local, armed: bool) -> Result<bool, Error> {
+    link.with(|core| Ok(core.engine_mut().ready_fd(armed).is_some()))
 }
 
 fn failed(error: &io::Error) -> Error {

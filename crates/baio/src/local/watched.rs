@@ -60,19 +60,21 @@ impl Watched {
         self.bell.borrow_mut().tell(false);
     }
 
-    /// Before a turn that does not wait.
-    pub(super) fn arm(core: &mut Core) {
+    /// Before a turn that does not wait. Does the engine tell of what ends from here on?
+    pub(super) fn arm(core: &mut Core) -> bool {
         core.engine_mut().ready_fd(false);
-        core.engine_mut().ready_fd(true);
+        core.engine_mut().ready_fd(true).is_some()
     }
 
-    /// Behind it: what has ended, or is to be done at once, rings; what is to be done later sets the timer.
-    pub(super) fn tell(&self, link: &Local) -> Result<()> {
+    /// Behind it: what has ended, or is to be done at once, rings; what is to be done later sets the timer. `is_armed`: the engine tells of what
+    /// ends.
+    pub(super) fn tell(&self, link: &Local, is_armed: bool) -> Result<()> {
         let has_outcomes = link.with(|core| Ok(core.has_outcomes()))?;
         // Not while the bell is borrowed: it wakes those who wait for room, and they may turn the link.
         let rings = has_outcomes || link.has_news();
         self.bell.borrow_mut().tell(rings);
-        let look = (!self.is_told && link.link_state().in_flight > 0).then(|| link.link_clock().after(SOON));
+        let is_told = self.is_told && is_armed;
+        let look = (!is_told && link.link_state().in_flight > 0).then(|| link.link_clock().after(SOON));
         let at = look.into_iter().chain(link.next_wake()).min();
         if self.timer_at.replace(at) == at {
             return Ok(());
@@ -112,7 +114,7 @@ impl Local {
                 let new = self.with(Watched::new)?;
                 let watched = self.0.watched.get_or_init(|| new);
                 let _early = Early(self, Some(watched));
-                watched.tell(self)?;
+                watched.tell(self, true)?;
                 watched
             }
         };

@@ -117,9 +117,12 @@ impl Ready {
         let mut calls = 0;
         if let Some(completed) = self.completed.as_ref().filter(|_| streams && self.is_late) {
             let submitter = ring.submitter();
-            let renewed = submitter
-                .unregister_eventfd()
-                .and_then(|()| submitter.register_eventfd(completed.as_raw_fd()));
+            match submitter.unregister_eventfd().map_err(|error| Errno::of(&error)) {
+                // The last arming came no further than to here.
+                Ok(()) | Err(Errno::ENXIO) => {}
+                Err(errno) => return Err(errno),
+            }
+            let renewed = submitter.register_eventfd(completed.as_raw_fd());
             renewed.map_err(|error| Errno::of(&error))?;
             calls = 2;
         }
