@@ -22,7 +22,8 @@ impl Local {
     /// of no deadline, and of no page that has grown old in the cache: until the first of these at most it sleeps.
     ///
     /// # Panics
-    /// The future does, when there is such a moment and the runtime has no timers (tokio's `enable_time`).
+    /// The future does at its first poll outside of a tokio runtime, or where the runtime has no I/O driver (tokio's `enable_io`); and when there
+    /// is such a moment and the runtime has no timers (`enable_time`).
     pub fn drive_tokio(&self) -> impl Future<Output = Error> + use<> {
         reactor::drive::<AsyncFd<OwnedFd>>(self)
     }
