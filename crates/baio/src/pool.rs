@@ -158,7 +158,7 @@ impl<L: Transport> Pin<L> {
     /// or file ([`Opened::set_log`]), or one of your own ([`Link::set_durable_lsn`](crate::Link::set_durable_lsn)).
     ///
     /// It fails and changes nothing while the page is being written (`BeingWritten`), or while too many pages are dirty (`NoRoom`,
-    /// `LogFirst`): [`Pin::changeable`] waits for these.
+    /// `LogFirst`): [`Pin::changeable`] waits for these. Once the log has failed, that ends with `LogFirst` too.
     pub fn change<T: Send + 'static>(
         &self,
         lsn: u64,

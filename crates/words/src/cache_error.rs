@@ -42,7 +42,7 @@ pub enum CacheError {
     /// Too many pages are not clean yet: no more can become so now.
     NoRoom,
     /// A sync waits for this page, and the page for the log: it can be changed again when the log is durable up to this LSN
-    /// and the page has been written.
+    /// and the page has been written. Once the log has failed it stays so.
     LogFirst(u64),
     /// More pages are lent than may be.
     LentOut,
@@ -146,7 +146,9 @@ impl CacheError {
             CacheError::BeingWritten | CacheError::NoRoom => "wait for it (`Pin::changeable`), and try again",
             CacheError::KeptFull => "keep fewer pages, or give the cache more memory",
             CacheError::LentOut => "drop pages that were lent before",
-            CacheError::LogFirst(_) => "flush the log, say how far it is durable, and try again",
+            CacheError::LogFirst(_) => {
+                "flush the log, say how far it is durable, and try again (once the log has failed it stays so)"
+            }
             CacheError::NoObject => "open it again",
             CacheError::NoGate => "make a gate, and name that",
             CacheError::OtherGate => "sync it, and try again",

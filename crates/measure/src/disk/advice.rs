@@ -82,15 +82,18 @@ fn depth(reads: &[&Figure]) -> Option<String> {
     let enough = reads
         .iter()
         .find(|read| times(best, read).is_some_and(|more| !more.pays()))?;
-    let more = times(last, enough)?;
+    let (over, more) = (times(best, enough)?, times(last, enough)?);
+    if over.middle >= SAME {
+        return Some(unsure(QUESTION, &over)); // So much is no noise around the same figure.
+    }
     if enough.depth == first.depth {
-        return Some(match more.most < SAME {
+        return Some(match more.most.max(over.most) < SAME {
             true => format!(
                 "One read at a time is enough: {} at a time make {} as many.",
                 last.depth,
                 ratio(more.middle)
             ),
-            false => unsure(QUESTION, &more),
+            false => unsure(QUESTION, if over.most < SAME { &more } else { &over }),
         });
     }
     let gain = times(enough, first)?;
@@ -102,9 +105,11 @@ fn depth(reads: &[&Figure]) -> Option<String> {
     let waits = match of_less {
         _ if enough.depth < last.depth => {
             let longer = figure(last.p50_us? / enough.p50_us?);
-            let gain = match more.most < WORTH {
-                true => "for no more".to_owned(),
-                false => format!("for a gain within the noise: {}", more.between()),
+            let is_beyond_noise = more.least > 1.0 && more.least * more.least > more.most;
+            let gain = match (more.most < WORTH, is_beyond_noise) {
+                (true, _) => "for no more".to_owned(),
+                (_, true) => format!("for only {} times as many", ratio(more.middle)),
+                _ => format!("for a gain within the noise: {}", more.between()),
             };
             format!(" With {} each waits {longer} times as long {gain}.", last.depth)
         }
@@ -212,6 +217,12 @@ mod tests {
             &[84_000.0, 42_000.0, 84_000.0],
         ]);
         assert!(said.starts_with("Keep 64 reads in flight: "), "{said}");
+        // Less than a tenth is too little for the longer wait, and no noise where all rounds agree about it.
+        let said = of_reads([&[10_000.0; 2], &[60_000.0; 2], &[65_400.0, 67_200.0]]);
+        assert!(
+            said.starts_with("Keep 16 reads in flight: ") && said.ends_with("for only 1.105 times as many."),
+            "{said}"
+        );
         // The deepest may make fewer than the one before.
         let said = of_reads([&[10_000.0; 2], &[60_000.0; 2], &[10_500.0; 2]]);
         assert!(said.starts_with("Keep 16 reads in flight: "), "{said}");
@@ -227,6 +238,18 @@ mod tests {
         ]);
         assert!(
             said.contains("is not clear: the rounds say 1.000 to 6.100 times"),
+            "{said}"
+        );
+        // Three times as many in two of the rounds is not the same figure, wherever the third lies.
+        let said = of_reads([&[5_000.0; 3], &[20_000.0; 3], &[21_000.0, 60_000.0, 61_000.0]]);
+        assert!(
+            said.contains("is not clear: the rounds say 1.050 to 3.050 times"),
+            "{said}"
+        );
+        // The deepest gains nothing, and what the best one gains is not known.
+        let said = of_reads([&[10_000.0; 2], &[9_000.0, 25_000.0], &[10_000.0, 10_100.0]]);
+        assert!(
+            said.contains("is not clear: the rounds say 0.900 to 2.500 times"),
             "{said}"
         );
         let said = of_reads([&[10_000.0; 3], &[60_000.0; 3], &[62_000.0, 59_000.0, 90_000.0]]);

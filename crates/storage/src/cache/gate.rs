@@ -195,9 +195,11 @@ impl Cache {
 
     /// Why no more pages of this object may become dirty: its log will not go on, and has left so many behind.
     pub(super) fn too_many_left_behind(&self, object: u32, most: u32) -> Option<CacheError> {
-        let many = self.gates.get(self.gate_of(object)).frames.len() >= most as usize;
-        many.then(|| self.left_behind(object, &(0..u64::MAX), u64::MAX))
-            .flatten()
+        let gate = self.gates.get(self.gate_of(object));
+        let has_some = gate.is_shut && self.objects[object as usize].gated > 0;
+        let last = gate.frames.last(); // Of this object or not: to look for its own would go over all that was left.
+        last.filter(|_| has_some && gate.frames.len() >= most as usize)
+            .map(|(lsn, _)| CacheError::LogFirst(*lsn))
     }
 
     /// Why nobody need wait for this gated page.
@@ -218,7 +220,8 @@ impl Cache {
         self.gates.get(gate).recovery.first().map(|(lsn, _)| *lsn)
     }
 
-    /// How far the log of this gate must be durable for all to go on that waits for it now; `None` when nothing does.
+    /// How far the log of this gate must be durable for all to go on that waits for it now; `None` when nothing does, or the log will
+    /// not go on.
     #[must_use]
     pub fn lsn_wanted(&self, gate: GateId) -> Option<u64> {
         self.wanted_of(self.gates.find(gate)?)
@@ -244,6 +247,9 @@ impl Cache {
     }
 
     fn wanted_of(&self, gate: u32) -> Option<u64> {
+        if self.gates.get(gate).is_shut {
+            return None; // Nobody waits for a log that will not go on.
+        }
         let all = !self.frame_waiters.is_empty() || !self.accounts.nobody_waits();
         let gated = self.gated(gate).filter(|&frame| all || self.is_wanted(frame));
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()

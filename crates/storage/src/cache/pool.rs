@@ -109,7 +109,7 @@ impl Cache {
     ///
     /// # Errors
     /// Nothing was done, and a [`CacheOp::Change`] waits until it can be: `BeingWritten`, `NoRoom`,
-    /// `LogFirst`. Else `StalePin`, `Stuck`, `Unwritable`.
+    /// `LogFirst`. Once the log has failed it ends with `LogFirst` too. Else `StalePin`, `Stuck`, `Unwritable`.
     pub fn change(&mut self, pin: &PagePin, lsn: u64) -> Result<&mut [u8], CacheError> {
         let frame = self.pinned(pin).ok_or(CacheError::StalePin)?;
         let entry = self.frames.get(frame);

@@ -119,7 +119,9 @@ impl Cache {
             let entry = self.frames.get_mut(frame);
             let is_gated = entry.state == FrameState::Gated;
             entry.pool.wanted |= is_gated;
-            if let Some(error) = self.never_written(frame).filter(|_| is_gated) {
+            // A page that is cut off is thrown away once nobody holds it.
+            let is_cut = first_cut(request).is_some_and(|first| first <= page);
+            if let Some(error) = self.never_written(frame).filter(|_| is_gated && !is_cut) {
                 return Err(Step::Done(Err(error)));
             }
             let entry = self.frames.get(frame);

@@ -51,7 +51,23 @@ impl Cache {
     /// From so many dirty frames on the cleaner writes: early enough that writers seldom wait at the limit, late enough that
     /// what is written again and again is written to the device once.
     fn clean_from(&self) -> u32 {
-        self.dirty_max - self.dirty_max.div_ceil(3)
+        let most = self.dirty_max.min(self.room_beside_what_stays());
+        most - most.div_ceil(3)
+    }
+
+    /// So many pages may be dirty or wait for a flush beside those that failed or were left behind by their log: these do not come
+    /// free when the cleaner writes.
+    fn room_beside_what_stays(&self) -> u32 {
+        let comes_free = self.frames.count(FrameState::Unflushed) + self.accounts.dirty();
+        let stays = self.frames.count_unsafe().saturating_sub(comes_free);
+        self.unsafe_max.saturating_sub(stays)
+    }
+
+    /// So many pages may wait for a flush before one is done for their sake: an eighth of the frames, or, where so much stays that this is
+    /// less, half of what lies between the cleaner's beginning and the limit.
+    fn unflushed_max(&self) -> u32 {
+        let beside = self.room_beside_what_stays().saturating_sub(self.clean_from());
+        (self.frames.total() / 8).min(beside / 2)
     }
 
     /// The next write of the cleaner: of one account after the other, object after object, each from where it left it.
@@ -101,7 +117,7 @@ impl Cache {
         let waits = !self.frame_waiters.is_empty() || (!self.accounts.nobody_waits() && full);
         // A sync or a reservation will flush for itself.
         let will_flush = !self.passing.is_empty() || self.clearing > 0;
-        if !waits && (unflushed <= self.frames.total() / 8 || will_flush) {
+        if !waits && (unflushed <= self.unflushed_max() || will_flush) {
             return false;
         }
         let Some(slot) = self.next_to_flush() else {

@@ -193,8 +193,8 @@ impl Core {
     /// the cleaner or for a sync, once the log is durable as far as its last LSN ([`Core::set_durable_lsn`]); never before.
     ///
     /// # Errors
-    /// Nothing was changed. `BeingWritten`, `NoRoom`, `LogFirst`: [`Core::change_later`] waits until it can be. Else `StalePin`,
-    /// `ReadOnly`, or why the page cannot be written any more.
+    /// Nothing was changed. `BeingWritten`, `NoRoom`, `LogFirst`: [`Core::change_later`] waits until it can be. Once the log has failed,
+    /// that ends with `LogFirst` too. Else `StalePin`, `ReadOnly`, or why the page cannot be written any more.
     pub fn change(&mut self, pin: &PinnedPage, lsn: u64) -> Result<&mut [u8]> {
         if pin.access == Access::Read {
             return Err(failed("change", pin, Fault::ReadOnly));

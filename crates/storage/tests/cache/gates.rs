@@ -423,6 +423,75 @@ fn a_log_that_will_not_go_on_ends_only_what_waits_for_its_pages() {
     assert_eq!(t.h.cache.stats().spurious_wakeups, 0);
 }
 
+/// Who reads one of its pages holds up a cut of that page, and does not end it.
+#[test]
+fn a_cut_waits_for_who_holds_what_a_log_has_left_behind() {
+    let mut t = two(16, u64::MAX);
+    let (a, log_a) = t.a;
+    t.logged(a, 8, 10);
+    t.h.cache.shut_gate(log_a);
+    let read = t.h.read(7, 2);
+    let fill = t.h.io();
+    let cut = t.h.ask(a, CacheOp::Cut { from: 8 * P }, Memory::None);
+    t.h.quiet();
+    t.h.end(fill, 1);
+    t.h.good(read);
+    t.h.good(cut);
+    t.h.cache.release(a, cut);
+    assert!(!t.h.is_cached(8) && t.h.is_cached(7));
+    assert_eq!(t.h.cache.stats().spurious_wakeups, 0);
+}
+
+/// Who waits for room is helped by the logs that go on.
+#[test]
+fn a_log_that_will_not_go_on_is_not_waited_for() {
+    let mut t = two(16, u64::MAX);
+    let ((a, log_a), (b, log_b)) = (t.a, t.b);
+    for page in 0..2 {
+        t.logged(a, 2 * page, 10 + page);
+    }
+    t.h.cache.shut_gate(log_a);
+    for page in 0..8 {
+        t.logged(b, 2 * page, 10 + page);
+    }
+    t.h.object = b;
+    let write = t.h.write(50, 1);
+    t.h.quiet();
+    assert_eq!(t.h.cache.lsns_awaited().collect::<Vec<_>>(), [(log_b, 17)]);
+    t.h.cache.set_durable_lsn(log_b, 17);
+    t.end_all();
+    t.h.good(write);
+}
+
+/// Most of the dirty limit is left behind: the cleaner begins, and flushes, in time for the room that others have.
+#[test]
+fn who_writes_beside_what_a_log_has_left_behind_does_not_wait() {
+    let mut h = hand(64);
+    let config = CacheOptions {
+        dirty_percent_max: 75,
+        ..config(64)
+    };
+    h.cache = Cache::new(&Arena::new(64 * 4096).unwrap(), config).unwrap();
+    let left = h.cache.add(1000 * P, 0);
+    let log = h.cache.add_gate(u64::MAX);
+    h.cache.set_gate(left, log).unwrap();
+    h.object = left;
+    for page in 0..48 {
+        h.logged(2 * page, 10 + page, 1);
+    }
+    h.cache.shut_gate(log);
+    h.object = h.cache.add(1000 * P, 0);
+    for page in 0..200 {
+        let write = h.write(2 * page, 1);
+        h.end_all(0); // The device keeps up.
+        h.good(write);
+    }
+    let stats = h.cache.stats();
+    assert_eq!((stats.waits_for_room, stats.frames_gated), (0, 48), "{stats:?}");
+    // No more than one flush for two writes.
+    assert!(stats.flushes <= stats.writes.div_ceil(2), "{stats:?}");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A change of this page of this object, with the next LSN of its log or with none.

@@ -216,7 +216,8 @@ impl Ghost {
         }
     }
 
-    /// Empties an entry, and moves into the gap whichever entry behind it could not be reached past it.
+    /// Empties an entry, and moves into the gap whichever entry behind it could not be reached past it. Closing a gap may move a whole
+    /// row, but each entry less than [`REACH`] times: every move brings it nearer to its home.
     fn close(&mut self, mut gap: usize) {
         let mut at = self.after(gap);
         while self.table[at].place != NONE && self.distance(gap, at) < REACH {
