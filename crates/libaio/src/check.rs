@@ -2,7 +2,8 @@
 //!
 //! A read of a file or a device goes to the ring: it may have to wait. So does what is asynchronous by nature: direct I/O, syncs, polls. A
 //! buffered write is a copy; appends, pipes, sockets and the like have an order, and a way of their own to wait or not to wait. These the
-//! kernel does, and it also says what is wrong with a request, in the order in which it looks.
+//! kernel does, and it also says what is wrong with a request, in the order in which it looks. Direct appends that have no order go to the ring:
+//! see [`keeps_order`].
 
 #![allow(unsafe_code)]
 
@@ -60,7 +61,7 @@ impl Kinds {
         let wanted = match iocb.opcode {
             command::PREAD | command::PREADV if direct || iocb.rw_flags & libc::RWF_NOWAIT == 0 => HAS_OFFSETS,
             // Of two appends the ring may have two workers, and the second may be the first to write.
-            command::PWRITE | command::PWRITEV if direct && !appends => HAS_OFFSETS,
+            command::PWRITE | command::PWRITEV if direct && !(appends && keeps_order(iocb)) => HAS_OFFSETS,
             command::FSYNC | command::FDSYNC => HAS_OFFSETS | DIRECTORY,
             command::POLL => IS_POLLED,
             _ => 0,
@@ -88,6 +89,25 @@ impl Kinds {
         self.0.store(key | kind, Ordering::Relaxed);
         kind
     }
+}
+
+/// Does the kernel's AIO write a direct append behind the one before it? Most file systems wait for it in the call (ext4, f2fs), or move the
+/// file's end when it begins (btrfs). A device has no end to move. Of XFS whole blocks in flight at once all begin at the old end, and what is
+/// not whole blocks is waited for: it goes by the numbers of the request, before it looks for the end (`xfs_file_dio_write`). Asked each time:
+/// a number may be another file's by now.
+fn keeps_order(iocb: &Iocb) -> bool {
+    let fd = iocb.fd as RawFd;
+    match File::of(fd).map(File::kind) {
+        Some(libc::S_IFBLK) => false,
+        Some(libc::S_IFREG) => !descriptor::block_of_xfs(fd).is_some_and(|block| is_of_blocks(iocb, block)),
+        _ => true,
+    }
+}
+
+/// Does one write move whole blocks, from memory that lies so too? Lists are not looked into.
+fn is_of_blocks(iocb: &Iocb, block: u64) -> bool {
+    let all = iocb.offset as u64 | iocb.bytes.min(TRANSFER_MAX) | iocb.buffer;
+    iocb.opcode == command::PWRITE && all.checked_rem(block) == Some(0)
 }
 
 /// What is wrong with the numbers alone, before a place is looked for.
@@ -265,26 +285,30 @@ fn priority(iocb: &Iocb) -> Result<u16, Errno> {
 mod tests {
     use std::fs::OpenOptions;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
     use super::*;
 
-    fn goes_to_ring(file: &std::fs::File, opcode: u16, rw_flags: i32) -> bool {
-        let write = Iocb {
+    /// Of no whole block.
+    fn write(fd: RawFd, opcode: u16, rw_flags: i32) -> Iocb {
+        Iocb {
             data: 0,
             key: 0,
             rw_flags,
             opcode,
             priority: 0,
-            fd: file.as_raw_fd() as u32,
-            buffer: 0,
-            bytes: 0,
-            offset: 0,
+            fd: fd as u32,
+            buffer: 512,
+            bytes: 512,
+            offset: 512,
             reserved: 0,
             flags: 0,
             event_fd: 0,
-        };
-        matches!(Kinds::default().route(&write), Route::ToRing(_))
+        }
+    }
+
+    fn goes_to_ring(iocb: &Iocb) -> bool {
+        matches!(Kinds::default().route(iocb), Route::ToRing(_))
     }
 
     #[test]
@@ -301,10 +325,50 @@ mod tests {
             eprintln!("SKIPPED: check: needs a file system with direct I/O");
             return;
         };
+        let (plain, appending) = (plain.as_raw_fd(), appending.as_raw_fd());
         for opcode in [command::PWRITE, command::PWRITEV] {
-            assert!(goes_to_ring(&plain, opcode, 0));
-            assert!(!goes_to_ring(&plain, opcode, RWF_APPEND));
-            assert!(!goes_to_ring(&appending, opcode, 0));
+            assert!(goes_to_ring(&write(plain, opcode, 0)));
+            assert!(!goes_to_ring(&write(plain, opcode, RWF_APPEND | libc::RWF_DSYNC)));
+        }
+        assert!(!goes_to_ring(&write(appending, command::PWRITEV, 0)));
+        // Of whole blocks: on XFS alone they have no order to keep.
+        let mut blocks = write(appending, command::PWRITE, 0);
+        (blocks.buffer, blocks.bytes, blocks.offset) = (1 << 16, 1 << 16, 1 << 16);
+        assert_eq!(goes_to_ring(&blocks), descriptor::block_of_xfs(appending).is_some());
+    }
+
+    #[test]
+    fn whole_blocks_lie_so_in_the_file_and_in_memory() {
+        let mut iocb = write(0, command::PWRITE, 0);
+        assert!(is_of_blocks(&iocb, 512) && !is_of_blocks(&iocb, 4096) && !is_of_blocks(&iocb, 0));
+        (iocb.buffer, iocb.bytes, iocb.offset) = (8192, 4096, 0);
+        assert!(is_of_blocks(&iocb, 4096));
+        let changes: [fn(&mut Iocb); 4] = [
+            |it| it.buffer += 512,
+            |it| it.bytes += 512,
+            |it| it.offset += 512,
+            |it| it.opcode = command::PWRITEV,
+        ];
+        for change in changes {
+            let mut other = write(0, command::PWRITE, 0);
+            (other.buffer, other.bytes, other.offset) = (8192, 4096, 0);
+            change(&mut other);
+            assert!(!is_of_blocks(&other, 4096));
+        }
+    }
+
+    #[test]
+    fn a_device_has_no_end_to_append_at() {
+        let all = std::fs::read_dir("/dev").unwrap().flatten();
+        let devices = all.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_block_device()));
+        let mut open = devices.filter_map(|entry| {
+            let mut options = OpenOptions::new();
+            let flags = libc::O_DIRECT | libc::O_APPEND | libc::O_NONBLOCK;
+            options.read(true).custom_flags(flags).open(entry.path()).ok()
+        });
+        match open.next() {
+            Some(device) => assert!(goes_to_ring(&write(device.as_raw_fd(), command::PWRITE, 0))),
+            None => eprintln!("SKIPPED: check: needs a block device that may be read"),
         }
     }
 }

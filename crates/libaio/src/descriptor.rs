@@ -2,16 +2,18 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use baio_engine::Errno;
 use baio_process::kernel::{self, Feature};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 
 /// `F_DUPFD_QUERY`, include/uapi/linux/fcntl.h: Linux 6.10.
 const DUPFD_QUERY: libc::c_int = 1027;
 /// `KCMP_FILE`, include/uapi/linux/kcmp.h.
 const KCMP_FILE: libc::c_int = 0;
+/// `XFS_SUPER_MAGIC`, `f_type` of statfs(2).
+const XFS: u64 = 0x5846_5342;
 
 /// How this process calls itself: by the calling thread, whose memory and descriptors are meant. The first thread's number is the
 /// process's, and stands for neither once that thread has ended.
@@ -46,6 +48,26 @@ pub(crate) fn duplicate(fd: RawFd) -> Result<OwnedFd, Errno> {
     let own = fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)?;
     // SAFETY: the kernel has just made it for us.
     Ok(unsafe { OwnedFd::from_raw_fd(own) })
+}
+
+/// The block size of a file on XFS, if what is in it does not lie in memory (DAX); none of any other file. Its direct writes of whole blocks
+/// move its end only when they have ended (`xfs_dio_write_end_io`, fs/xfs/xfs_file.c), and nobody waits for them.
+pub(crate) fn block_of_xfs(fd: RawFd) -> Option<u64> {
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: no call here closes it, and one that is none, or another by now, is the kernel's to refuse.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) };
+    let system = rustix::fs::fstatfs(file).ok()?;
+    if system.f_type as u64 != XFS {
+        return None;
+    }
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let told = rustix::fs::statx(file, c"", flags, StatxFlags::empty()).ok()?;
+    // Before Linux 5.8 nobody says it.
+    let is_said = told.stx_attributes_mask.contains(StatxAttributes::DAX);
+    let is_memory = told.stx_attributes.contains(StatxAttributes::DAX);
+    (is_said && !is_memory).then_some(system.f_bsize as u64)
 }
 
 /// Are these two descriptors of one description? None, where the kernel does not say.

@@ -29,7 +29,7 @@ use crate::live::{KernelRing, LiveRing};
 use crate::patience::pause;
 use crate::requests::{Ended, Request, Requests};
 use crate::wait::Limit;
-use state::{After, State};
+use state::{After, MOMENT, State};
 
 mod in_kernel;
 mod state;
@@ -294,7 +294,7 @@ impl OnRing {
                 1 => want,
                 _ => state.gathering.max(want),
             };
-            let look_again = state.any_stray().then_some(MOMENT);
+            let look_again = state.look_again();
             drop(state);
             self.finish(after);
             ended = self.sleep(want, limit, &mut deadline, look_again, mask).err();
@@ -464,9 +464,14 @@ impl Helped for OnRing {
 
     fn sleep_for_arrivals(&self) -> Result<(), Errno> {
         let kept = self.kept_event_fds();
-        let look_again = self.state().any_stray().then_some(MOMENT);
+        let look_again = self.state().look_again().map(|soon| match self.signalling() {
+            // Nobody is to be told by an event fd: who waits in `io_getevents` looks itself.
+            0 => MOMENT,
+            _ => soon,
+        });
         let told = self.sleep_in_ring(1, kept.map(|_| KEPT).into_iter().chain(look_again).min(), None);
-        if let (Err(Errno::ETIME), Some(uses)) = (told, kept) {
+        let is_soon = look_again.is_some_and(|time| time < MOMENT);
+        if let (Err(Errno::ETIME), Some(uses), false) = (told, kept, is_soon) {
             self.give_back_event_fds(uses);
         }
         told
@@ -488,9 +493,6 @@ fn is_passing(errno: Errno) -> bool {
 
 /// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long it takes at most until a loop that waits looks again.
-const MOMENT: Duration = Duration::from_millis(1);
 
 /// What the kernel lets in from one processor: it hands places out by fours of the processors' number (`ioctx_alloc`, fs/aio.c).
 fn capacity_of(nr: u32, processors: u32) -> u32 {

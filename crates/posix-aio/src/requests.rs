@@ -579,3 +579,45 @@ const EMPTY: List = List {
 
 /// Lists without requests that are kept: a descriptor that was used is likely used again.
 const LISTS_KEPT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    /// Exit waits for a write of a file whose number is a pipe's by then, and not for one of a pipe whose number is a file's.
+    #[test]
+    fn what_a_number_stands_for_by_now_says_nothing_of_a_write() {
+        let regular = tempfile::tempfile().unwrap();
+        let (_end, pipe) = rustix::pipe::pipe().unwrap();
+        let (regular, pipe) = (regular.as_raw_fd(), pipe.as_raw_fd());
+        for (of, by_now, is_awaited) in [(regular, pipe, true), (pipe, regular, false)] {
+            let mut requests = Requests::default();
+            let pointer = std::ptr::null();
+            requests.insert(Request {
+                object: std::ptr::null_mut(),
+                call: Call {
+                    what: What::Write {
+                        pointer,
+                        len: 1,
+                        offset: 0,
+                        flags: 0,
+                    },
+                    fd: by_now,
+                    kept: None,
+                    beside: false,
+                    priority: 0,
+                    name: 0,
+                },
+                notice: Notice::None,
+                group: NONE,
+                file: File::of(of),
+                done: 0,
+                ordered: false,
+                started: 0,
+            });
+            assert_eq!(requests.any_write(), is_awaited);
+        }
+    }
+}

@@ -276,6 +276,7 @@ int main(int count, char **arguments)
 	struct sigaction action;
 	unsigned long long seed, last;
 	char path[4096];
+	long page = sysconf(_SC_PAGESIZE);
 
 	if (count != 4)
 		return 2;
@@ -283,10 +284,10 @@ int main(int count, char **arguments)
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = handler;
 	sigaction(SIGRTMIN, &action, NULL);
-	edge = mmap(NULL, 2 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (edge == MAP_FAILED || mprotect(edge + 4096, 4096, PROT_NONE))
+	edge = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (edge == MAP_FAILED || mprotect(edge + page, page, PROT_NONE))
 		return 3;
-	edge += 4096 - 4 * BLOCK;
+	edge += page - 4 * BLOCK;
 	snprintf(path, sizeof(path), "%s/file", arguments[3]);
 	file = open(path, O_RDWR | O_CREAT, 0600);
 	appending = open(path, O_RDWR | O_APPEND);

@@ -8,10 +8,11 @@
 //! machine, and who suspects a feature of his kernel can do without it. A word that is no line's makes [`taken_away`] an error.
 
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, StatxFlags};
+
+use crate::fork::Once;
 
 /// The variable that takes lines away.
 pub const LACKS: &str = "BAIO_KERNEL_LACKS";
@@ -119,7 +120,7 @@ table! {
     SameFile = "same_file", "6.10",
         "whether two descriptors are one open file (`F_DUPFD_QUERY`)",
         "fcntl(2), when a request of libaio names an event fd",
-        "kcmp(2); where a policy forbids it, the number of the event fd in /proc; without /proc a duplicate for each request, and the kernel's own AIO when 64 are in use";
+        "kcmp(2); where a policy forbids it, the number of the event fd in /proc; without /proc a duplicate for each request, and `EAGAIN` for the next when 64 are in flight";
     AtomicWrites = "atomic_writes", "6.11",
         "how much a device writes whole or not at all (`STATX_WRITE_ATOMIC`)",
         "statx(2), by `baio doctor`",
@@ -205,8 +206,8 @@ pub fn taken_away() -> Result<Vec<&'static Line>, &'static str> {
 }
 
 fn taken() -> Result<u64, &'static str> {
-    static TAKEN: OnceLock<Result<u64, String>> = OnceLock::new();
-    let taken = TAKEN.get_or_init(|| match std::env::var(LACKS) {
+    static TAKEN: Once<Result<u64, String>> = Once::new();
+    let taken = TAKEN.get_or_make(|| match std::env::var(LACKS) {
         Ok(words) => lines_of(&words),
         Err(std::env::VarError::NotPresent) => Ok(0),
         Err(std::env::VarError::NotUnicode(_)) => Err("it is not text".into()),

@@ -8,6 +8,7 @@
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use baio_engine::Errno;
 
@@ -107,8 +108,10 @@ impl OnRing {
         self.move_events(&mut state, Some(started), &mut after);
         let mut strays = 0;
         for it in &mut state.carried {
-            it.stray |= objects.iter().any(|(object, _)| std::ptr::eq(*object, it.object));
-            strays += usize::from(it.stray);
+            if objects.iter().any(|(object, _)| std::ptr::eq(*object, it.object)) {
+                it.stray.get_or_insert_with(Instant::now);
+            }
+            strays += usize::from(it.stray.is_some());
         }
         let (waiters, gathering) = (state.waiters, state.gathering);
         drop(state);
@@ -184,7 +187,7 @@ mod tests {
             operation: Operation::Read,
             event_fd: None,
             started: 0,
-            stray: true,
+            stray: Some(Instant::now()),
             hidden_by: 0,
         });
         ring.end(|| true);

@@ -223,7 +223,7 @@ impl OnRing {
                 operation: counted::operation_of(iocb),
                 event_fd,
                 started,
-                stray: false,
+                stray: None,
                 hidden_by: 0,
             }),
         }
@@ -343,7 +343,7 @@ fn carried_of(request: Request, started: u64) -> Carried {
         operation: counted::operation(&request.call.what),
         event_fd: request.event_fd,
         started,
-        stray: false,
+        stray: None,
         hidden_by: 0,
     }
 }
