@@ -167,7 +167,7 @@ impl Local {
     #[must_use]
     pub fn around(core: Core, identity: Identity) -> Local {
         let doorbell = core.engine().doorbell();
-        let facts = Facts::new(identity, core.volume_name(), true, core.engine().arena().free_bytes());
+        let facts = Facts::new(identity, core.volume_name(), true);
         Local(Rc::new(Inner {
             life: Life::now(),
             core: RefCell::new(Some(core)),

@@ -16,6 +16,9 @@ use baio_storage::{Error, Fault};
 use crate::local::Local;
 use crate::transport::Transport;
 
+/// Nobody looks again sooner: others of the thread go on meanwhile.
+const SOON: Duration = Duration::from_millis(1);
+
 /// What a runtime has for that.
 pub(crate) trait Reactor: Sized {
     /// Watches this descriptor for being readable.
@@ -51,7 +54,9 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
         // The engine may have a descriptor, and fail to have the kernel tell by it.
         let is_told = arm(link, true)? && ready.is_some();
         link.turn_link(Wait::No)?;
-        let until = link.next_wake();
+        // Where nobody tells of an end it is looked for, now and then.
+        let look = (!is_told && is_at_work(link)).then(|| link.link_clock().after(SOON));
+        let until = link.next_wake().into_iter().chain(look).min();
         let mut timer = pin!(until.map(|at| R::sleep(how_long(link, at))));
         let mut has_yielded = false;
         poll_fn(|context| {
@@ -78,13 +83,9 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
             if timer.is_some_and(|timer| timer.poll(context).is_ready()) {
                 return Poll::Ready(Ok(()));
             }
-            if !is_told && is_at_work(link) {
-                // Nobody tells its end. Others go on between two looks.
-                if std::mem::replace(&mut has_yielded, true) {
-                    return Poll::Ready(Ok(()));
-                }
-                context.waker().wake_by_ref();
-                return Poll::Pending;
+            // Somebody else's turn has begun something: it is looked for too.
+            if !is_told && look.is_none() && is_at_work(link) {
+                return Poll::Ready(Ok(()));
             }
             match &ready {
                 Some(ready) => ready.poll_ready(context),
@@ -100,7 +101,6 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
 /// Until this moment, which the turn that has just been made has compared with its own. What was due then and could not be done is
 /// looked at again soon, and not at once: others of the thread go on meanwhile.
 fn how_long(link: &Local, at: Time) -> Duration {
-    const SOON: Duration = Duration::from_millis(1);
     at.since(link.link_clock()).max(SOON)
 }
 

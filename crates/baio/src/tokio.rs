@@ -19,11 +19,12 @@ impl Local {
     /// `spawn_local`). The returned future never ends, and has the role of reaping from this call until it is dropped.
     ///
     /// It sleeps on the engine's event fd: armed, turned once more, then awaited, so that no completion is missed. The event fd tells
-    /// of no deadline, and of no page that has grown old in the cache: until the first of these at most it sleeps.
+    /// of no deadline, and of no page that has grown old in the cache: until the first of these at most it sleeps. While no descriptor is free it
+    /// looks each millisecond whether something has ended.
     ///
     /// # Panics
     /// The future does at its first poll outside of a tokio runtime, or where the runtime has no I/O driver (tokio's `enable_io`); and when there
-    /// is such a moment and the runtime has no timers (`enable_time`).
+    /// is such a moment, or no descriptor is free while something is under way, and the runtime has no timers (`enable_time`).
     pub fn drive_tokio(&self) -> impl Future<Output = Error> + use<> {
         reactor::drive::<AsyncFd<OwnedFd>>(self)
     }

@@ -97,19 +97,16 @@ pub struct Facts {
     /// Is the core in the thread of whoever has the link? Then somebody there has to turn it, and nobody has to be woken for what the next turn
     /// finds.
     pub is_here: bool,
-    /// Bytes of the arena that were there for buffers when the link began: the page cache's frames are not among them.
-    pub buffer_bytes: usize,
     /// Requests that went through a buffer of the arena.
     pub bounces: Bounces,
 }
 
 impl Facts {
-    pub(crate) fn new(identity: Identity, name: String, is_here: bool, buffer_bytes: usize) -> Facts {
+    pub(crate) fn new(identity: Identity, name: String, is_here: bool) -> Facts {
         Facts {
             identity,
             name,
             is_here,
-            buffer_bytes,
             bounces: Bounces::default(),
         }
     }

@@ -75,7 +75,7 @@ pub(crate) const HELPER: u64 = 0;
 pub enum Places {
     /// All but one, which is kept for the end: so a client whose outcomes nobody takes can still end.
     Usual,
-    /// That one too: for who ends, and for one thing after the other.
+    /// That one too: for who ends, on one thread, one thing after the other. No wake tells that it is free.
     Last,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Table<K: Carrier> {
 }
 
 impl<K: Carrier> Table<K> {
-    /// One place fewer than `places` for requests: the last is for closing.
+    /// One place fewer than `places` for requests: the last is for the end ([`Places::Last`]).
     pub(crate) fn new(places: u32) -> Table<K> {
         static CLIENTS: AtomicU32 = AtomicU32::new(1);
         // Tickets of one client are strangers on another; 0 is no generation.

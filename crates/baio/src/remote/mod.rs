@@ -39,7 +39,7 @@ use baio_words::RequestFault;
 use baio_words::session::{BrokerStatus, GOES_ON};
 
 use self::behind::Behind;
-use self::carried::{Carried, Client, arena_of, outcome};
+use self::carried::{Carried, Client, outcome};
 use self::logs::{Ends, Logs};
 use crate::local::inside;
 use crate::operation::Operation;
@@ -149,11 +149,6 @@ impl Drop for Rest<'_> {
     }
 }
 
-fn facts(identity: Identity, client: &Client) -> Facts {
-    let buffer_bytes = arena_of(client).map_or(0, |arena| arena.free_bytes());
-    Facts::new(identity, client.name().to_owned(), false, buffer_bytes)
-}
-
 impl Remote {
     /// A link without a volume, for plain files, on a new thread.
     ///
@@ -210,7 +205,7 @@ impl Remote {
         );
         let (client, thread) = Carried::client(started?);
         Ok(Remote(Arc::new(Owner {
-            facts: facts(options.identity, &client),
+            facts: Facts::new(options.identity, client.name().to_owned(), false),
             client: Arc::new(client),
             service: Some(thread.thread().id()),
             thread: Mutex::new(Some(thread)),
@@ -267,7 +262,7 @@ impl Remote {
             false => Identity::new(uid, own.gid),
         };
         Ok(Remote(Arc::new(Owner {
-            facts: facts(identity, &client),
+            facts: Facts::new(identity, client.name().to_owned(), false),
             client,
             service: None,
             thread: Mutex::new(None),

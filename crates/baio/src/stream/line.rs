@@ -34,6 +34,8 @@ pub(super) struct Line<L: Transport> {
     pub(super) depth: usize,
     /// Buffers of pieces that have ended, for the next ones.
     spare: Vec<Buffer>,
+    /// So much memory of the arena is for others: half of what was free when nothing was under way here.
+    leaves: usize,
 }
 
 impl<L: Transport> Line<L> {
@@ -42,6 +44,7 @@ impl<L: Transport> Line<L> {
             pieces: VecDeque::new(),
             depth,
             spare: Vec::new(),
+            leaves: 0,
         }
     }
 
@@ -103,13 +106,18 @@ impl<L: Transport> Line<L> {
     }
 
     /// A buffer for the next piece. `None`: what is under way will leave one, and the arena has none to spare. More than one piece at a time is
-    /// a wish. So half of the buffers are for others: what has ended here may not be taken for long, and who has none would wait for it.
+    /// a wish. So half of what was free stays free for others: what has ended here may not be taken for long, and who has none would wait for it.
     pub(super) fn buffer(&mut self, opened: &Opened<L>) -> Result<Option<Buffer>> {
         if let Some(buffer) = self.spare.pop() {
             return Ok(Some(buffer));
         }
-        if !self.is_empty() && is_short(opened.link()) {
-            return Ok(None);
+        if let Some(arena) = opened.link().link_arena().0 {
+            let free = arena.free_bytes();
+            if self.is_empty() {
+                self.leaves = free / 2;
+            } else if free < self.leaves.saturating_add(PIECE) {
+                return Ok(None);
+            }
         }
         match opened.buffer(PIECE) {
             Ok(buffer) => Ok(Some(buffer)),
@@ -128,13 +136,6 @@ impl<L: Transport> Line<L> {
             self.spare.push(buffer);
         }
     }
-}
-
-/// Would less than half of the memory for buffers be free without one more piece?
-fn is_short<L: Transport>(link: &L) -> bool {
-    let half = link.link_facts().buffer_bytes / 2;
-    let is_short = |free: usize| free < half.saturating_add(PIECE);
-    link.link_arena().0.is_some_and(|arena| is_short(arena.free_bytes()))
 }
 
 fn is_used_up(error: &Error) -> bool {

@@ -17,8 +17,8 @@ use crate::transport::Transport;
 /// `futures-io`), tokio's `AsyncRead` and `AsyncBufRead` (feature `tokio`). [`Opened::reader`] makes it.
 ///
 /// It keeps several requests of 128 KiB ahead of its caller, on buffers of the link's arena: one at first, twice as many after each
-/// that is used, and at most [`Reader::with_depth`]. It takes a second buffer only while half of the arena stays free for others. When the arena
-/// is used up it makes do with the buffers that it has, and fails only if it has none. Nothing is read before it is polled first.
+/// that is used, and at most [`Reader::with_depth`]. It takes a second buffer only while half of what it found free stays free for others.
+/// When the arena is used up it makes do with the buffers that it has, and fails only if it has none. Nothing is read before it is polled first.
 ///
 /// What it has read ahead holds slots and memory of the link until it is read on or dropped. Once it has said that it is at its end it holds none.
 ///

@@ -20,8 +20,8 @@ use crate::transport::Transport;
 /// `AsyncWrite` (feature `tokio`). [`Opened::writer`] makes it.
 ///
 /// It gathers pieces of 128 KiB in buffers of the link's arena, and keeps several of them on their way ([`Writer::with_depth`]).
-/// It takes more while half of the arena stays free for others, then it waits for one of its own; only with none at all it fails, and can be
-/// tried again. What is under way, or has ended and was not looked at, holds slots and memory of the link: write on, flush, or drop it.
+/// It takes more while half of what it found free stays free for others, then it waits for one of its own; only with none at all it fails, and
+/// can be tried again. What is under way, or has ended and was not looked at, holds slots and memory of the link: write on, flush, or drop it.
 ///
 /// | call | when it is done |
 /// |---|---|
@@ -212,6 +212,7 @@ impl<L: Transport> Writer<L> {
     fn failed(&mut self, error: io::Error) -> io::Error {
         self.state = State::Failed;
         self.piece = None;
+        (self.page, self.sync) = (None, None);
         self.line.end();
         error
     }
@@ -305,6 +306,7 @@ impl<L: Transport> Writer<L> {
             Poll::Ready(Ok(_)) => {
                 self.state = State::Closed;
                 self.piece = None;
+                self.page = None; // A flush that was given up has begun to read it.
                 self.line.end();
                 Poll::Ready(Ok(()))
             }

@@ -349,6 +349,32 @@ fn what_has_ended_keeps_no_memory() {
     assert_eq!((writer.position(), reader.position()), (ODD as u64, ODD as u64));
 }
 
+/// A flush that nobody waits for has begun to read the page that it would write a part of.
+#[test]
+fn a_closed_writer_keeps_no_page_of_a_flush_that_was_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = Local::new_with(&options(4 << 20)).unwrap();
+    let file = direct().open(&link, dir.path().join("file")).wait().unwrap();
+    let mut writer = file.writer(0);
+    let free = link.arena_free_bytes();
+    let run = async {
+        writer.write_all(&[1; 100]).await.unwrap();
+        std::future::poll_fn(|context| {
+            assert!(Pin::new(&mut writer.flush()).poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        writer.write_all(&vec![2; PIECE - 100]).await.unwrap();
+        writer.close().await.unwrap();
+    };
+    link.block_on(run).unwrap();
+    while link.in_flight() > 0 {
+        link.turn(baio::Wait::one()).unwrap();
+    }
+    assert_eq!(link.arena_free_bytes(), free);
+    assert_eq!(writer.position(), PIECE as u64);
+}
+
 #[test]
 fn an_undriven_link_is_told() {
     let dir = tempfile::tempdir().unwrap();

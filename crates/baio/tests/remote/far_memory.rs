@@ -271,3 +271,23 @@ fn readers_that_rest_leave_memory_to_others() {
     };
     assert_eq!(volume.block_on(work).unwrap().unwrap(), 4096);
 }
+
+/// What others hold is not what a reader leaves to them: it leaves half of the rest.
+#[cfg(feature = "futures-io")]
+#[test]
+fn a_reader_is_ahead_beside_memory_that_others_hold() {
+    use futures_util::io::AsyncReadExt;
+
+    const PIECE: usize = 128 << 10;
+    let served = Served::new(|_| {});
+    let volume = served.connect();
+    let a = segment(&volume, "a", 8 * MIB);
+    let _held: Vec<Buffer> = (0..HALF / PIECE).map(|_| volume.buffer(PIECE).unwrap()).collect();
+    let half = volume.arena_free_bytes();
+    assert_eq!(half, HALF);
+    let mut reader = a.reader(..);
+    let read = volume.block_on(reader.read_exact(&mut vec![0; 3 * PIECE + 1]));
+    read.unwrap().unwrap();
+    let free = volume.arena_free_bytes();
+    assert!(free <= half - 4 * PIECE, "{free} bytes of {half} are free");
+}

@@ -150,8 +150,9 @@ impl Memory {
         }
     }
 
-    /// Shows its first `len` bytes from now on, or all if it has fewer: for a transfer that ends earlier. What is hidden comes back by a larger
-    /// `len`, but of a [`Span`], which can only be cut. Memory that is shared stays as it is: nothing is read into it.
+    /// Shows its first `len` bytes from now on, or all if it has fewer: for a transfer that ends earlier. Of a [`Buffer`] all is its capacity, and
+    /// behind its length there may be what an earlier owner left. What is hidden comes back by a larger `len`, but of a [`Span`], which can only
+    /// be cut. Memory that is shared stays as it is: nothing is read into it.
     pub fn show(&mut self, len: usize) {
         match self {
             Memory::None | Memory::Shared(_) => {}

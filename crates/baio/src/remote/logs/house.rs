@@ -130,7 +130,8 @@ impl House {
                 return Poll::Ready(());
             }
             self.logs.iter_mut().for_each(|log| log.set_driver_awake(false));
-            // Who has had the last place and needs no more leaves it to the others, also to those that were looked at before.
+            // Who has had the last place and needs no more leaves it to the others, also to those that were looked at before. Nobody else tells
+            // of it (`wake_if_room`): only something of this thread ever holds it, and the end of that comes here.
             let has_left = ends.is_some() && (claimed > 0 || self.logs.len() < held);
             // What was appended meanwhile did not ring.
             if !has_more && !has_left && !self.logs.iter().any(Kept::wants_io) {

@@ -424,7 +424,8 @@ impl SharedRing {
         if !is_queued {
             return false;
         }
-        // SAFETY: what is queued is the no-op.
+        // SAFETY: of ours only the no-op is queued. Where the number is another ring's, the kernel may take an entry that its owner has
+        // published, as it would at the owner's next call.
         let _ = unsafe { Entrance::default().enter(&self.ring, 1, 0, EnterFlags::empty(), NOTHING) };
         // SAFETY: as above.
         unsafe { self.ring.submission_shared() }.is_empty()
