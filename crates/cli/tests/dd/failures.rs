@@ -333,6 +333,28 @@ fn a_bad_sector_read_directly() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Many records wait for the pipe by then, each in a buffer of its own.
+#[test]
+fn a_bad_sector_read_directly_for_a_slow_pipe() {
+    if !support::is_root() {
+        return;
+    }
+    let place = Place::new();
+    let bytes = random_bytes(600 * 512, 7);
+    place.write("image", &bytes);
+    let table = "0 500 linear LOOP 0\n500 1 error\n501 99 linear LOOP 501\n";
+    let Some(device) = support::Mapped::over(&place.path("image"), table) else {
+        return;
+    };
+    let path = device.path();
+    let copy = format!("{BAIO} dd if={path} iflag=direct bs=4000 iodepth=128 | (sleep 1; cat)");
+    let told = place.shell(&copy);
+    let errors = told.errors();
+    assert_eq!(told.records(), ["64+0 records in", "64+0 records out"], "{errors}");
+    assert!(errors.contains("Input/output error"), "{errors}");
+    support::assert_same(told.out(), &bytes[..64 * 4000], "what is sound");
+}
+
 fn from_memory(place: &Place, program: &str, start: u64, line: &str) -> (Done, Option<Vec<u8>>) {
     let _ = std::fs::remove_file(place.path("out"));
     let mut memory = std::fs::File::open("/proc/self/mem").unwrap();

@@ -1,10 +1,13 @@
 //! Promise: SIGUSR1 prints the figures of `baio dd`, which goes on; SIGINT prints them and ends it as by the signal, whatever it waits for, and
 //! a volume is closed properly. The figures are GNU dd's.
 
+use std::fmt::Display;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, ChildStderr};
 use std::time::Duration;
 
@@ -181,7 +184,7 @@ fn a_file_ends_where_the_figures_say() {
     let place = Place::new();
     for line in ["if=/dev/zero of=out bs=64K iodepth=16", "if=in of=out bs=4K iodepth=64"] {
         // Holes take no room, and there is no end of it within the test.
-        let file = std::fs::File::create(place.path("in")).unwrap();
+        let file = File::create(place.path("in")).unwrap();
         file.set_len(1 << 40).unwrap();
         let _ = std::fs::remove_file(place.path("out"));
         let mut running = Running::start(&place, BAIO, line);
@@ -248,30 +251,90 @@ fn a_reader_that_takes_nothing() {
     }
 }
 
-/// It comes when all is copied, and the figures wait for somebody to read them.
+/// It comes when all is copied, or the copy has failed, and the figures wait for somebody to read them.
 #[test]
 fn an_interrupt_behind_the_copy_ends_the_program_too() {
+    for (output, reason) in [("out", ""), ("/dev/full", "No space left on device")] {
+        let place = Place::new();
+        let mut told = full_pipe(&place);
+        let copy = format!("exec {BAIO} dd if=/dev/zero of={output} bs=4K count=1 2>told");
+        let mut child = place.spawn("sh", ["-c", &copy]);
+        until("it waits for a reader", || waits_to_say(child.id()));
+        support::signal(&child, Signal::INT);
+        std::thread::sleep(Duration::from_millis(200));
+        let (mut said, mut drained) = (Vec::new(), vec![0; 1 << 16]);
+        until("it ends", || {
+            let has_ended = child.try_wait().unwrap().is_some();
+            if let Ok(len) = told.read(&mut drained) {
+                said.extend_from_slice(&drained[..len]);
+            }
+            has_ended
+        });
+        let said = String::from_utf8_lossy(&said);
+        let said = said.trim_start_matches('.');
+        assert_eq!(child.wait().unwrap().signal(), Some(2), "{output}: {said}");
+        assert!(
+            said.contains("1+0 records in") && said.contains(reason),
+            "{output}: {said}"
+        );
+    }
+}
+
+/// Then nothing is left but that.
+#[test]
+fn an_interrupt_of_a_failure_that_nobody_reads() {
     let place = Place::new();
+    let _told = full_pipe(&place);
+    let copy = format!("exec {BAIO} dd if=/dev/zero of=/dev/full bs=4K count=1 status=none 2>told");
+    let mut child = place.spawn("sh", ["-c", &copy]);
+    until("it waits for a reader", || waits_to_say(child.id()));
+    support::signal(&child, Signal::INT);
+    until("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+}
+
+/// A named pipe, open on both sides, so that no opening waits. It is full: who writes to it waits.
+fn full_pipe(place: &Place) -> File {
     place.shell("mkfifo told").succeeds();
-    // Open on both sides, so that no opening waits; and full.
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
     let mut told = options.open(place.path("told")).unwrap();
     while told.write_all(&[b'.'; 4096]).is_ok() {}
-    let copy = format!("exec {BAIO} dd if=/dev/zero of=out bs=4K count=1 2>told");
-    let mut child = place.spawn("sh", ["-c", &copy]);
-    until("it has copied", || {
-        place.path("out").metadata().is_ok_and(|out| out.len() == 4096)
-    });
-    std::thread::sleep(Duration::from_millis(500));
-    support::signal(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(500));
-    let mut drained = vec![0; 1 << 16];
-    until("it ends", || {
-        let _ = told.read(&mut drained);
-        child.try_wait().unwrap().is_some()
-    });
-    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    told
+}
+
+/// Does it sleep in a write to its standard error?
+fn waits_to_say(pid: impl Display) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    call.starts_with(&format!("{} 0x2 ", libc::SYS_write))
+}
+
+/// It has no size, and is read as a stream.
+#[test]
+fn an_interrupt_under_a_file_that_gives_nothing() {
+    if !support::is_root() {
+        return;
+    }
+    let kernel_log = Path::new("/proc/kmsg");
+    if !kernel_log.is_file() || File::open(kernel_log).is_err() {
+        return support::skip("/proc/kmsg cannot be read here");
+    }
+    let place = Place::new();
+    let mut running = Running::start(&place, BAIO, "if=/proc/kmsg of=out backend=threads");
+    until("it hears SIGINT", || hears(running.child.id(), libc::SIGINT));
+    let mut len = None;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(300));
+        let before = len;
+        len = place.path("out").metadata().ok().map(|out| out.len());
+        if len.is_some() && len == before {
+            break;
+        }
+    }
+    running.signal(Signal::INT);
+    let figures = running.figures();
+    let (errors, signal) = running.end();
+    assert_eq!((errors.as_str(), signal), ("", Some(2)), "{figures:?}");
 }
 
 /// `timeout` sends its signal to a process and to its group: what comes within an instant asks no second time.
@@ -310,7 +373,7 @@ fn a_volume_on_a_slow_device_is_closed_properly_too() {
     let line = format!("if=/dev/zero of={}#a bs=64K", device.path());
     let mut running = Running::start(&place, BAIO, &line);
     // That comes when the volume is open.
-    until("it hears SIGINT", || hears(&running.child, libc::SIGINT));
+    until("it hears SIGINT", || hears(running.child.id(), libc::SIGINT));
     std::thread::sleep(Duration::from_millis(500));
     running.signal(Signal::INT);
     let figures = running.figures();
@@ -321,8 +384,8 @@ fn a_volume_on_a_slow_device_is_closed_properly_too() {
 }
 
 /// Has it a handler for this signal?
-fn hears(child: &Child, signal: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+fn hears(pid: impl Display, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     caught.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
@@ -365,34 +428,55 @@ fn an_interrupt_of_the_first_process() {
         return;
     }
     let place = Place::new();
-    for twice in [false, true] {
-        let line = format!("--pid --fork {BAIO} dd if=/dev/zero of=/dev/null bs=4K");
-        let mut running = Running::start(&place, "unshare", &line);
-        let unshare = running.child.id();
-        let mut inner = None;
-        until("it runs", || {
-            let children = format!("/proc/{unshare}/task/{unshare}/children");
-            let children = std::fs::read_to_string(children).unwrap_or_default();
-            inner = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
-            inner.is_some()
-        });
-        let inner = Pid::from_raw(inner.unwrap()).unwrap();
-        let says_figures = |running: &Running| {
-            let mut watched = [PollFd::new(running.errors.get_ref(), PollFlags::IN)];
-            poll(&mut watched, Some(&rustix::event::Timespec::default())).unwrap() > 0
-        };
-        until("it hears signals", || {
-            let _ = kill_process(inner, Signal::USR1);
-            says_figures(&running)
-        });
-        let _ = kill_process(inner, Signal::INT);
-        if twice {
-            let _ = kill_process(inner, Signal::INT);
-        }
-        drop(running.child.stdout.take());
-        until("it ends", || running.child.try_wait().unwrap().is_some());
-        assert_eq!(running.child.wait().unwrap().code(), Some(130));
+    let line = format!("--pid --fork {BAIO} dd if=/dev/zero of=/dev/null bs=4K");
+    let mut running = Running::start(&place, "unshare", &line);
+    let inner = begun_by(&running.child);
+    let says_figures = |running: &Running| {
+        let mut watched = [PollFd::new(running.errors.get_ref(), PollFlags::IN)];
+        poll(&mut watched, Some(&rustix::event::Timespec::default())).unwrap() > 0
+    };
+    until("it hears signals", || {
+        let _ = kill_process(inner, Signal::USR1);
+        says_figures(&running)
+    });
+    let _ = kill_process(inner, Signal::INT);
+    drop(running.child.stdout.take());
+    until("it ends", || running.child.try_wait().unwrap().is_some());
+    assert_eq!(running.child.wait().unwrap().code(), Some(130));
+}
+
+/// Its figures wait for a reader: only a second one ends it, which comes half a second later.
+#[test]
+fn a_second_interrupt_of_the_first_process() {
+    if !support::is_root() {
+        return;
     }
+    let place = Place::new();
+    let _told = full_pipe(&place);
+    let copy = format!("exec {BAIO} dd if=/dev/zero of=/dev/null bs=4K 2>told");
+    let mut child = place.spawn("unshare", ["--pid", "--fork", "sh", "-c", &copy]);
+    let inner = begun_by(&child);
+    until("it hears SIGINT", || hears(inner, libc::SIGINT));
+    let _ = kill_process(inner, Signal::INT);
+    until("it waits for a reader", || waits_to_say(inner));
+    assert!(child.try_wait().unwrap().is_none());
+    until("it ends", || {
+        let _ = kill_process(inner, Signal::INT);
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// The process that `unshare --fork` has begun.
+fn begun_by(unshare: &Child) -> Pid {
+    let children = format!("/proc/{0}/task/{0}/children", unshare.id());
+    let mut inner = None;
+    until("it runs", || {
+        let children = std::fs::read_to_string(&children).unwrap_or_default();
+        inner = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        inner.is_some()
+    });
+    Pid::from_raw(inner.unwrap()).unwrap()
 }
 
 /// Nobody hears signals there, and the copy needs none.

@@ -51,7 +51,7 @@ pub(super) struct Copy<'a> {
     signals: &'a Signals,
     source: Source,
     slots: Slots,
-    /// Of each buffer that is read into.
+    /// Of each buffer that a piece is read into.
     read_bytes: usize,
     /// Pieces that wait to be written in order, by position.
     ready: BTreeMap<u64, usize>,
@@ -159,12 +159,14 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// Is anything of a stream under way? That may wait for ever.
+    /// May what is under way wait for ever? Writes to a device end, and count: a read beside them is no reason to leave them.
     fn waits_for_stream(&self) -> bool {
-        let reads = self.reading as u64;
-        let writes = self.in_flight.saturating_sub(reads);
-        let is_stream = |end: &End| end.kind() == EndKind::Stream;
-        reads > 0 && is_stream(self.input) || writes > 0 && is_stream(self.output)
+        let writes = self.in_flight.saturating_sub(self.reading as u64);
+        match writes {
+            // A file that has no size may give nothing for ever too: `/proc/kmsg`.
+            0 => self.input.kind() == EndKind::Stream || self.input.size == 0,
+            _ => self.output.kind() == EndKind::Stream,
+        }
     }
 
     /// Gives every free slot a piece, as long as there are pieces. Says whether something has come of that which no outcome tells.

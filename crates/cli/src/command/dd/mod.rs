@@ -97,11 +97,17 @@ pub(crate) fn run(mut operands: DdOperands) -> Result<Summary, Failure> {
         Ok(summary) => Ok(summary),
     };
     let closed = routes.close();
-    let copied = copied.and_then(|summary| closed.map(|()| summary))?;
+    let copied = copied.and_then(|summary| closed.map(|()| summary));
+    // What is still to be told may wait for a reader, and nothing else is left: from here on SIGINT ends the program by itself.
+    drop(hearing);
     if signals.interrupted() {
-        // It came behind the last request. All is copied, and yet a shell's loop is to end: it looks whether the signal has ended dd.
+        // It came behind the last request. All is done, and yet a shell's loop is to end: it looks whether the signal has ended dd.
+        if let Err(failure) = &copied {
+            failure.tell();
+        }
         return Err(ended_by_signal(&signals));
     }
+    let copied = copied?;
     match diagnostics::were_lost() {
         false => Ok(copied),
         // As GNU dd: the copy is done, and what was asked for beside it is not.

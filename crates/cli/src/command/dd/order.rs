@@ -81,7 +81,7 @@ impl Job<'_> {
         is_direct && !starts.iter().all(|start| start.is_multiple_of(self.unit))
     }
 
-    /// How many pieces are under way at once, and the bytes of a buffer that is read into.
+    /// How many pieces are under way at once, and the bytes of a buffer that one is read into. A stream's are as long as its reads.
     pub(super) fn memory(&self, order: Order) -> (usize, usize) {
         let depth = self.operands.depth as usize;
         let slots = match order {
@@ -98,10 +98,7 @@ impl Job<'_> {
             }
             _ => depth,
         };
-        // Whole records are read. The buffer of one that fills a read becomes its piece, so it is no larger than there is memory for.
-        let Reads { run, block, .. } = self.reads(order);
-        let run = if order.is_stream { run / block * block } else { 0 };
-        (slots, (self.piece.max(run) + 2 * self.unit) as usize)
+        (slots, (self.piece + 2 * self.unit) as usize)
     }
 
     pub(super) fn bounds(&self) -> Bounds {

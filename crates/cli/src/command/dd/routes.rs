@@ -299,9 +299,9 @@ impl Routes {
         }
     }
 
-    /// After SIGINT: calls off what waits for a stream, and waits a while; says whether that was not enough. Only a stream and a broker that
-    /// stands still let a request wait for ever. What a device has ends, however slow it is: until then nobody knows how long a file becomes,
-    /// and a volume cannot be closed.
+    /// After SIGINT: calls off what waits for a stream, and waits a while; says whether that was not enough. Only a stream, a file that
+    /// gives what comes as a stream does, and a broker that stands still let a request wait for ever. What a device has ends, however slow
+    /// it is: until then nobody knows how long a file becomes, and a volume cannot be closed.
     pub(super) fn are_stuck(&mut self, waits_for_stream: bool) -> Result<bool, Failure> {
         if self.rounds.is_none() {
             self.routes.iter_mut().for_each(Route::call_off);

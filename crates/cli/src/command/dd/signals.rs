@@ -1,8 +1,8 @@
 //! SIGUSR1 and SIGINT, as GNU dd takes them: the first prints the figures, and the copy goes on; the second prints them and ends the
 //! program, as by the signal.
 //!
-//! A thread hears them, notes them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT, half a
-//! second later, ends the program at once ([`Asked`]): so does one while a volume is being opened.
+//! A thread hears them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT, half a second
+//! later, ends the program at once ([`Asked`]). So does one while a volume is being opened, or when all is closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baio_console::failure::Failure;
 use baio_process::signals::is_ignored;
 use signal_hook::consts::{SIGINT, SIGUSR1};
+use signal_hook::flag;
 
-use baio_console::end_by::{Asked, end_by};
+use baio_console::end_by::{Asked, end_by, end_by_if};
 
 /// What has been heard.
 #[derive(Clone, Default)]
@@ -21,15 +22,22 @@ pub(super) struct Signals(Arc<Heard>);
 struct Heard {
     /// Times that the figures were asked for, and have not been printed.
     asked: AtomicU32,
-    interrupted: AtomicBool,
+    /// Noted in the handler: a thread that hears could be too late for the last look.
+    interrupted: Arc<AtomicBool>,
     /// What wakes a copy that sleeps.
     bells: Mutex<Vec<Bell>>,
 }
 
 type Bell = Box<dyn Fn() + Send>;
 
-/// Stops the thread that hears. None: no thread could be had, and signals do what they do to any program.
-pub(super) struct Hearing(Option<signal_hook::iterator::Handle>);
+/// Signals are heard while it lives.
+pub(super) struct Hearing {
+    /// Stops the thread that hears. None: no thread could be had, and signals do what they do to any program.
+    handle: Option<signal_hook::iterator::Handle>,
+    interrupted: Arc<AtomicBool>,
+    /// Nobody hears any more: SIGINT ends the program again.
+    over: Arc<AtomicBool>,
+}
 
 impl Signals {
     /// SIGUSR1 is heard from here on. Where there is no thread to hear it, it asks for nothing, and the copy goes on without.
@@ -49,19 +57,20 @@ impl Signals {
                 heard.note(signal, &mut interrupts);
             }
         };
-        let heard = baio_process::thread::named("signals").start(listen);
-        Ok(Hearing(heard.is_ok().then_some(handle)))
+        let begun = baio_process::thread::named("signals").start(listen);
+        Ok(Hearing {
+            handle: begun.is_ok().then_some(handle),
+            interrupted: Arc::clone(&self.0.interrupted),
+            over: Arc::default(),
+        })
     }
 
     fn note(&self, signal: i32, interrupts: &mut Asked) {
         if signal == SIGUSR1 {
             self.0.asked.fetch_add(1, Ordering::Release);
         }
-        if signal == SIGINT {
-            if interrupts.is_again() {
-                end_by(SIGINT);
-            }
-            self.0.interrupted.store(true, Ordering::Release);
+        if signal == SIGINT && interrupts.is_again() {
+            end_by(SIGINT);
         }
         let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
         bells.iter().for_each(|ring| ring());
@@ -85,7 +94,8 @@ impl Signals {
 
     /// Is the copy to end?
     pub(super) fn interrupted(&self) -> bool {
-        self.0.interrupted.load(Ordering::Acquire)
+        // In the handler's order: one that has found `over` not set yet is seen by whoever looks after setting it.
+        self.0.interrupted.load(Ordering::SeqCst)
     }
 
     /// Ends the program as SIGINT does when nobody hears it.
@@ -101,18 +111,22 @@ impl Hearing {
     /// # Errors
     /// The system has no handler for it.
     pub(super) fn add_interrupts(&self) -> Result<(), Failure> {
-        let Some(handle) = self.0.as_ref().filter(|_| !is_ignored(SIGINT)) else {
+        let Some(handle) = self.handle.as_ref().filter(|_| !is_ignored(SIGINT)) else {
             return Ok(());
         };
-        handle
-            .add_signal(SIGINT)
+        // In this order: each one is noted, or ends the program.
+        flag::register(SIGINT, Arc::clone(&self.interrupted))
+            .and_then(|_| end_by_if(SIGINT, &self.over))
+            .and_then(|()| handle.add_signal(SIGINT))
             .map_err(|error| Failure::from_io("dd", &error).on("signals"))
     }
 }
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        if let Some(handle) = &self.0 {
+        // First: there is no moment in which SIGINT does nothing.
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(handle) = &self.handle {
             handle.close();
         }
     }

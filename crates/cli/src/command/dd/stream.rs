@@ -205,7 +205,9 @@ impl Stream {
     fn is_record(&self, len: u64, is_short: bool) -> bool {
         let is_full = len == self.allowance.record(self.reads.block);
         let changes = self.convert.changes() || self.reads.pads && len < self.reads.block;
-        self.record == 0 && !changes && (is_full || is_short && len < self.reads.block)
+        // What was to hold several records has more memory than there is for a piece.
+        let is_alone = self.asked <= self.allowance.record(self.reads.block);
+        self.record == 0 && is_alone && !changes && (is_full || is_short && len < self.reads.block)
     }
 
     /// Makes pieces of what was read. Where they are small, some at a time: each has a buffer.
@@ -319,5 +321,51 @@ impl Stream {
         self.ended = true;
         self.rest = None;
         self.blocks.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baio_engine::Arena;
+
+    use super::super::plan::Cuts;
+    use super::*;
+
+    /// Many pieces wait where the output is slow, and there is memory for so many records.
+    #[test]
+    fn a_lone_record_of_a_run_keeps_no_more_memory_than_it_needs() {
+        let reads = Reads {
+            block: 4000,
+            part: 4000,
+            run: 256 << 10,
+            short: ShortReads::Count,
+            count: None,
+            pads: false,
+            has_positions: true,
+        };
+        let cuts = Cuts {
+            piece: 4096,
+            unit: 1,
+            seek: 0,
+        };
+        let layout = Layout {
+            block: None,
+            sparse: false,
+            at_once: true,
+            cuts,
+            room: u64::MAX,
+        };
+        let mut stream = Stream::new(reads, Conversion::default(), layout);
+        let arena = Arena::new(1 << 20).unwrap();
+        let mut spare = |len: usize| arena.buffer(len).ok_or_else(|| Failure::usage("dd", "no buffer"));
+        for asked in [65 * 4000, 4000] {
+            assert_eq!(stream.next_read(), Some(asked));
+            let buffer = spare(asked as usize).unwrap();
+            stream.take(buffer, (0, 4000), &mut spare).unwrap();
+            let (piece, buffer) = stream.next_piece(&mut spare).unwrap().unwrap();
+            assert_eq!((piece.len, buffer.unwrap().capacity()), (4000, 4096));
+            // As when the next read fails.
+            stream.takes_smaller_steps();
+        }
     }
 }

@@ -79,9 +79,10 @@ impl Copy<'_> {
                 return Ok(Fed::Heard);
             }
         }
-        let buffer = self.routes.buffer(self.read_bytes)?;
-        self.reading += 1;
         let Range { offset, len } = frame.range;
+        // No more than is read: it may become a piece, and wait with many others.
+        let buffer = self.routes.buffer(len as usize)?;
+        self.reading += 1;
         self.request(input, SegmentOp::Read { offset }, input.mode, (buffer, len), STREAM)?;
         Ok(Fed::Slot)
     }
