@@ -168,7 +168,8 @@ impl Ending<'_> {
         }
         if let Some(strike) = self.struck_by(Fault::TornWrite) {
             let sectors = room.div_ceil(SECTOR as u64);
-            let stored = strike.detail % sectors * SECTOR as u64;
+            // Perhaps none of it, perhaps all: the status may be what got lost.
+            let stored = (strike.detail % (sectors + 1) * SECTOR as u64).min(room);
             if stored > 0 {
                 self.store(*offset, bytes, stored as usize);
             }

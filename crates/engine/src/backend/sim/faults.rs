@@ -44,7 +44,7 @@ pub enum Fault {
     Delay,
     /// A write is acknowledged and never stored.
     LostWrite,
-    /// A write stores its first sectors (of 512 bytes; perhaps none) and ends as `EIO`.
+    /// A write stores its first sectors (of 512 bytes; perhaps none, perhaps all) and ends as `EIO`.
     TornWrite,
     /// A write is acknowledged and stored elsewhere.
     Misdirected,
