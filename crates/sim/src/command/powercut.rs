@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use baio_sim::powercut::worker::{Task, Worker};
+use baio_sim::powercut::worker::{self, Task, Worker};
 use baio_sim::powercut::{read_errors, rounds, stories};
 
 #[derive(clap::Args)]
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Works until it is killed. Says on its last line what went wrong before that.
 pub(crate) fn work(args: &WorkerArgs) -> ExitCode {
+    worker::say_panics();
     let worker = Worker::new(Task {
         story: args.story.clone(),
         device: args.device.clone(),

@@ -14,6 +14,21 @@ use super::marks::{MARKS, Marks};
 /// What goes wrong in a worker, or where its work is judged.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// What a line begins with that tells of a panic.
+pub const PANIC: &str = "PANIC ";
+
+/// From now on every panic of this process is said on a line, also one that somebody catches, and one of the core's own thread: whatever
+/// fails, nothing panics. It asks for no lock of a worker's, who may be who panics.
+pub fn say_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let said = panic.to_string().replace('\n', " ");
+        // Nobody listens any more: this process is about to be killed.
+        let _ = std::io::stdout()
+            .lock()
+            .write_all(format!("{PANIC}{said}\n").as_bytes());
+    }));
+}
+
 /// What a worker is told on its command line.
 #[derive(Clone, Debug)]
 pub struct Task {
