@@ -69,6 +69,12 @@ impl Report {
         !self.failures.is_empty()
     }
 
+    /// Nothing was opened, and so nothing can be said: numbers of trials move with the code that they run.
+    #[must_use]
+    pub fn shows_nothing(&self) -> bool {
+        self.states == 0 && !self.is_broken()
+    }
+
     /// What was broken, and the command that replays each of the first.
     #[must_use]
     pub fn failures_told(&self) -> String {
@@ -248,4 +254,29 @@ pub fn no_panic<T>(body: impl FnOnce() -> Result<T, Violation>) -> Result<T, Vio
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
         Err(Violation::new(Kind::Panic, format!("panicked: {text}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_that_does_not_exist_shows_nothing() {
+        assert!(of_one(&[], Part::default).shows_nothing());
+        let opened = of_one(&[], || {
+            let mut part = Part::default();
+            part.state(7);
+            part
+        });
+        assert!(!opened.shows_nothing());
+        let broken = of_one(&[], || {
+            Part::default().ended_by(Failure {
+                number: 0,
+                replay: String::new(),
+                violation: Violation::new(Kind::Refused, "before anything was opened"),
+                rotten: false,
+            })
+        });
+        assert!(!broken.shows_nothing(), "it says what is broken");
+    }
 }

@@ -50,7 +50,10 @@ impl Shared {
         } else {
             print_text(report);
         }
-        if report.is_broken() {
+        if report.shows_nothing() {
+            eprintln!("baio-sim: nothing was tested: there is no such trial, or none was asked for");
+        }
+        if report.is_broken() || report.shows_nothing() {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS

@@ -9,7 +9,7 @@ use baio_sim::powercut::{read_errors, rounds, stories};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Rounds of each story
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Only these stories: log, volume, cache, moves, kv, btree, dd
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(stories::ALL.map(|(name, _)| name)))]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long)]
     read_errors: bool,
     /// How many openings
-    #[arg(long, default_value_t = 2000, requires = "read_errors")]
+    #[arg(long, default_value_t = 2000, requires = "read_errors", value_parser = clap::value_parser!(u64).range(1..))]
     openings: u64,
     /// From which all choices follow
     #[arg(long, default_value_t = 1)]
@@ -100,6 +100,7 @@ fn with_cuts(args: &Args) -> Result<bool, String> {
 fn tell(report: &rounds::Report) {
     let bites = match report.bites {
         Some(life) => format!("a device that lies was found out in life {life}"),
+        None if !report.lies_tried => "no device has lied".into(),
         None => "a device that lies was NOT found out: this story shows nothing".into(),
     };
     println!(

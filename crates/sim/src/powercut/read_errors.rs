@@ -85,7 +85,18 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     }
     bench::ends();
     report.reads_failed = bench.disk.counts().failed;
+    if plan.only.is_none() && report.shows_nothing() {
+        let why = "no read failed, or every opening did: nothing was tested";
+        report.wrong.push(why.into());
+    }
     Ok(report)
+}
+
+impl Report {
+    /// The kernel's cache may have answered every read, or nothing may have been there to be read.
+    fn shows_nothing(&self) -> bool {
+        self.reads_failed == 0 || self.refused == 0 || self.opened == 0
+    }
 }
 
 impl Plan {
@@ -375,5 +386,25 @@ fn checked(bench: &Bench, fault: Fault, repair: bool) -> Told {
         Some(problem) => Told::Wrong(format!("a check judges what it could not read: {problem:?}")),
         None if repair && has_failed => Told::Wrong(format!("a check repairs while reads fail: {:?}", report.problems)),
         None => Told::All,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_that_all_end_alike_show_nothing() {
+        let report = |opened, refused, reads_failed| Report {
+            openings: opened + refused,
+            opened,
+            refused,
+            reads_failed,
+            wrong: Vec::new(),
+        };
+        assert!(report(20, 0, 0).shows_nothing(), "somebody else answered the reads");
+        assert!(report(20, 0, 5).shows_nothing());
+        assert!(report(0, 20, 50).shows_nothing());
+        assert!(!report(10, 10, 50).shows_nothing());
     }
 }

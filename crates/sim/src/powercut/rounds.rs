@@ -55,6 +55,8 @@ pub struct Report {
     /// How much was looked at, by name; and what was acknowledged, not as durable, and is gone: with these counted as durable,
     /// losses are found.
     pub seen: Seen,
+    /// Lives on a device that lies were run too.
+    pub lies_tried: bool,
     /// The number of the life in which a loss was found on a device that lies.
     pub bites: Option<u64>,
     /// Promises that were broken, and how to see it again.
@@ -67,7 +69,7 @@ impl Report {
     /// Is a promise broken, or does it notice nothing?
     #[must_use]
     pub fn is_bad(&self) -> bool {
-        !self.broken.is_empty() || self.bites.is_none()
+        !self.broken.is_empty() || (self.lies_tried && self.bites.is_none())
     }
 
     /// How much is gone that was acknowledged, and not as durable.
@@ -109,22 +111,20 @@ fn one_story(plan: &Plan, bench: &mut Bench, make: stories::Make, report: &mut R
         let (mut number, mut left) = (plan.only.unwrap_or(0), plan.rounds);
         while left > 0 {
             let rounds = ROUNDS_OF_A_LIFE.min(left);
-            if let Err(broken) = life(plan, bench, &mut *make(), number, rounds, report) {
+            if let Err(End::Bench(broken) | End::Promise(broken)) =
+                life(plan, bench, &mut *make(), number, rounds, report)
+            {
                 report.broken.push(broken);
             }
             left = if plan.only.is_some() { 0 } else { left - rounds };
             number += 1;
         }
     }
-    let lives = plan
-        .only
-        .filter(|_| plan.lies)
-        .map_or(0..LIVES_OF_LIES, |only| only..only + 1);
     if plan.only.is_some() && !plan.lies {
-        // It is of one life only, which was honest.
-        report.bites = Some(0);
-        return;
+        return; // It is of one life only, which was honest.
     }
+    report.lies_tried = true;
+    let lives = plan.only.map_or(0..LIVES_OF_LIES, |only| only..only + 1);
     for number in lives {
         let mut liar = Report {
             story: report.story,
@@ -135,11 +135,46 @@ fn one_story(plan: &Plan, bench: &mut Bench, make: stories::Make, report: &mut R
             lies: true,
             ..plan.clone()
         };
-        if life(&plan, bench, &mut *make(), number, ROUNDS_OF_A_LIFE, &mut liar).is_err() {
-            report.bites = Some(number);
-            return;
+        match life(&plan, bench, &mut *make(), number, ROUNDS_OF_A_LIFE, &mut liar) {
+            Ok(()) => {}
+            Err(end) => return end.of_a_liar(number, report),
         }
     }
+}
+
+/// Why a life has ended early.
+#[derive(Debug)]
+enum End {
+    /// Nothing was judged: the device or a worker is not what a life needs, or a worker has panicked, which no device may bring about.
+    Bench(String),
+    /// Something that was acknowledged is not there.
+    Promise(String),
+}
+
+impl End {
+    /// What it says where the device has lied: that a loss is found is what was wanted; a bench that breaks finds nothing.
+    fn of_a_liar(self, life: u64, report: &mut Report) {
+        match self {
+            End::Promise(_) => report.bites = Some(life),
+            End::Bench(broken) => report.broken.push(broken),
+        }
+    }
+
+    /// The same, with more said.
+    fn map(self, tell: impl FnOnce(String) -> String) -> End {
+        match self {
+            End::Bench(why) => End::Bench(tell(why)),
+            End::Promise(why) => End::Promise(tell(why)),
+        }
+    }
+}
+
+fn of_the_bench(error: impl Into<Failure>) -> End {
+    End::Bench(error.into().to_string())
+}
+
+fn of_a_promise(error: impl Into<Failure>) -> End {
+    End::Promise(error.into().to_string())
 }
 
 /// The command that shows a life again.
@@ -158,26 +193,27 @@ fn life(
     number: u64,
     rounds: u64,
     report: &mut Report,
-) -> Result<(), String> {
+) -> Result<(), End> {
     let replay = replay(plan, report.story, number);
     let mut random = Random::from(&[plan.seed, number, u64::from(plan.lies), hash(report.story)]);
     let name = report.story;
-    let tell = |what: &str, error: Failure| format!("{name}: {what}: {error}\nreplay: {replay}");
+    let tell = |what: &str, error: String| format!("{name}: {what}: {error}\nreplay: {replay}");
     bench::begins(&replay);
     let over_loop = random.percent(40);
     bench.as_block_device = over_loop && report.has_block_device;
     bench.disk.lie(false);
     bench
         .restart()
-        .map_err(|error| tell("it cannot be mounted", error.into()))?;
+        .map_err(|error| End::Bench(tell("it cannot be mounted", error)))?;
     bench.disk.blank();
     story
         .prepare(bench, &mut random)
-        .map_err(|error| tell("nothing fails, and it cannot be made", error))?;
+        .map_err(|error| End::Bench(tell("nothing fails, and it cannot be made", error.to_string())))?;
     bench.disk.lie(plan.lies);
     for round in 0..rounds {
         bench::begins(&replay);
-        one_round(bench, story, &mut random, report).map_err(|error| tell(&format!("round {round}"), error))?;
+        one_round(bench, story, &mut random, report)
+            .map_err(|end| end.map(|why| tell(&format!("round {round}"), why)))?;
         report.rounds += 1;
         report.rounds_on_block_device += u64::from(bench.as_block_device);
     }
@@ -188,36 +224,36 @@ fn hash(name: &str) -> u64 {
     name.bytes().fold(0, |sum, byte| sum * 31 + u64::from(byte))
 }
 
-fn one_round(
-    bench: &mut Bench,
-    story: &mut dyn Story,
-    random: &mut Random,
-    report: &mut Report,
-) -> Result<(), Failure> {
+fn one_round(bench: &mut Bench, story: &mut dyn Story, random: &mut Random, report: &mut Report) -> Result<(), End> {
     let (cut, fault) = (cut(random), failing(random));
     let patience = Duration::from_millis(30 + random.below(400));
     let failed_before = bench.disk.counts().failed;
     bench.disk.cut_at(Some(cut));
     fault.into_iter().for_each(|fault| bench.disk.fail(fault));
-    let mut running = Running::start(bench, report.story, random.bits(), story.first())?;
+    let mut running = Running::start(bench, report.story, random.bits(), story.first()).map_err(of_the_bench)?;
     let was_cut = bench.disk.wait_for_cut(patience);
-    let ended_before = if was_cut { None } else { running.ended()? };
+    let ended_before = match was_cut {
+        true => None,
+        false => running.ended().map_err(of_the_bench)?,
+    };
     let errors = bench.disk.counts().failed - failed_before;
     bench.disk.cut(cut.manner);
     // It may have ended by itself, when the power was gone.
-    let lines = running.kill()?;
+    let lines = running.kill().map_err(of_the_bench)?;
     if let Some(status) = ended_before.filter(|_| errors == 0) {
         let last = lines.last().map_or("", String::as_str);
-        return Err(format!("nothing failed, and the worker ended ({status}): {last}").into());
+        return Err(End::Promise(format!(
+            "nothing failed, and the worker ended ({status}): {last}"
+        )));
     }
-    bench.restart()?;
+    bench.restart().map_err(of_the_bench)?;
     report.lines += lines.len() as u64;
     report.errors += errors;
     // Without power, or after an error, it says what went wrong, and that is no matter.
     for line in lines.iter().filter(|line| !line.starts_with('!')) {
-        story.hear(line)?;
+        story.hear(line).map_err(of_a_promise)?;
     }
-    story.judge(bench, random, &mut report.seen)
+    story.judge(bench, random, &mut report.seen).map_err(of_a_promise)
 }
 
 /// Some cuts fall into the opening, some into the work, and some come at a moment, between two writes.
@@ -252,4 +288,31 @@ fn failing(random: &mut Random) -> Option<Fault> {
         times: *random.pick(&[1, 3, u64::MAX]).unwrap_or(&1),
         ..Fault::all(what)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_bench_is_no_liar_found_out() {
+        let mut report = Report {
+            lies_tried: true,
+            ..Report::default()
+        };
+        assert!(report.is_bad(), "nothing was noticed");
+        End::Bench("it cannot be mounted".into()).of_a_liar(3, &mut report);
+        assert_eq!((report.bites, report.broken.len()), (None, 1));
+        let mut report = Report {
+            lies_tried: true,
+            ..Report::default()
+        };
+        End::Promise("a record is gone".into()).of_a_liar(3, &mut report);
+        assert_eq!((report.bites, report.is_bad()), (Some(3), false));
+    }
+
+    #[test]
+    fn a_single_honest_life_says_nothing_of_liars() {
+        assert!(!Report::default().is_bad());
+    }
 }
