@@ -68,6 +68,12 @@ counts! {
 
 impl Counts {
     pub(crate) fn count(&mut self, op: &Op) {
+        // Where all but one were refused, nothing has happened together. Nobody asked the abandoned ones: of these one is enough.
+        if let Op::Together { ops, abandoned } = op
+            && ops.len() < 2 - usize::from(*abandoned)
+        {
+            return;
+        }
         *match op {
             Op::Create { .. } => &mut self.create,
             Op::Write { durable: false, .. } => &mut self.write,
@@ -87,5 +93,28 @@ impl Counts {
             Op::Together { abandoned: true, .. } => &mut self.abandoned,
             Op::Refused => &mut self.refused,
         } += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_that_were_refused_are_not_together() {
+        let quota = Op::Quota {
+            uid: crate::model::UIDS[0],
+            limits: baio_storage::Limits::default(),
+        };
+        let counted = |times, abandoned| {
+            let mut counts = Counts::default();
+            counts.count(&Op::Together {
+                ops: vec![quota.clone(); times],
+                abandoned,
+            });
+            (counts.together, counts.abandoned)
+        };
+        assert_eq!([0, 1, 2].map(|times| counted(times, false).0), [0, 0, 1]);
+        assert_eq!([0, 1, 2].map(|times| counted(times, true).1), [0, 1, 1]);
     }
 }

@@ -28,7 +28,7 @@ type Answer = Result<(), Error>;
 pub struct Driver {
     disk: Disk,
     pub(super) core: Option<Core>,
-    model: Model,
+    pub(super) model: Model,
     /// A write that is under way, and the handle it goes through.
     late: Option<(Ticket, Handle)>,
     /// A move that goes on beside the next operation.

@@ -4,14 +4,15 @@ use baio_engine::Wait;
 use baio_storage::{Answer, Core, Error, Fault, OperationId, SegmentInfo};
 
 use super::driver::{Driver, ROOT, answer_to, closed, create_options, resize_options, states_a_fact, who};
-use crate::model::{Key, Op};
+use crate::model::{Key, Model, Op};
 use crate::observe::failed;
-use crate::violation::Violation;
+use crate::violation::{Kind, Violation};
 
 impl Driver {
     /// Begins several operations, each some turns behind the one before, and waits for all. Returns those that happened.
     pub(super) fn together(&mut self, ops: Vec<Op>, abandoned: bool, seed: u64) -> Result<Op, Violation> {
         let core = self.core.as_mut().ok_or_else(closed)?;
+        let all = ops.clone();
         let mut under_way = Vec::with_capacity(ops.len());
         for (nth, op) in ops.into_iter().enumerate() {
             let id = begin(core, &op).map_err(|error| failed("begin one of several", &error))?;
@@ -29,6 +30,9 @@ impl Driver {
             for (mut op, _) in under_way {
                 if has_happened(core, &infos, &mut op)? {
                     done.push(op);
+                } else if matches!(op, Op::Delete { .. } | Op::Quota { .. }) {
+                    let story = format!("{op:?} was abandoned and never done, and nothing could refuse it");
+                    return Err(Violation::new(Kind::Lost, story));
                 }
             }
             return Ok(Op::Together { ops: done, abandoned });
@@ -43,12 +47,27 @@ impl Driver {
                 Err(error) if matches!(error.fault, Fault::MoveStopped { .. }) => done.push(op),
                 // A move was stopped for the sake of a delete.
                 Err(error) if matches!(error.fault, Fault::Moving) => {}
-                // Whether it is true depends on which of them came first.
-                Err(error) if states_a_fact(&error) => {}
+                Err(error) if may_be_so(&self.model, &all, &op, &error.fault) => {}
+                Err(error) if states_a_fact(&error) => {
+                    let story = format!("{op:?} of {all:?} is answered what is not so: {error}");
+                    return Err(Violation::new(Kind::Lost, story));
+                }
                 Err(error) => return Err(failed("one of several", &error)),
             }
         }
         Ok(Op::Together { ops: done, abandoned })
+    }
+}
+
+/// May this be the answer to one of several, whichever of them came first? The guide gives a name to one of them only, or to a resize
+/// and a delete: so no other changes whether it is there.
+fn may_be_so(model: &Model, all: &[Op], op: &Op, fault: &Fault) -> bool {
+    match (fault, op) {
+        (Fault::Exists, Op::Rename { to, .. }) => model.segments.contains_key(to),
+        (Fault::NotFound, Op::Resize { key, .. }) => all.contains(&Op::Delete { key: *key }),
+        // What the others hold meanwhile, or have just given back, only the volume knows.
+        (Fault::NoSpace { .. } | Fault::OverQuota { .. }, Op::Create { .. } | Op::Resize { .. }) => true,
+        _ => false,
     }
 }
 
@@ -106,4 +125,61 @@ fn has_happened(core: &Core, infos: &[SegmentInfo], op: &mut Op) -> Result<bool,
         }
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::UIDS;
+
+    const fn key(name: usize) -> Key {
+        Key { uid: UIDS[0], name }
+    }
+
+    fn create(name: usize) -> Op {
+        Op::Create {
+            key: key(name),
+            instance: 1,
+            blocks: 1,
+            reserve: 1,
+            lazily: false,
+            start_block: None,
+        }
+    }
+
+    fn resize(name: usize) -> Op {
+        Op::Resize {
+            key: key(name),
+            blocks: 2,
+            reserve: None,
+            start_block: None,
+        }
+    }
+
+    fn rename(from: usize, to: usize) -> Op {
+        Op::Rename {
+            from: key(from),
+            to: key(to),
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_only_where_it_is() {
+        let mut model = Model::default();
+        model.acknowledge(&create(0));
+        model.acknowledge(&create(1));
+        assert!(may_be_so(&model, &[], &rename(0, 1), &Fault::Exists));
+        assert!(!may_be_so(&model, &[], &rename(0, 2), &Fault::Exists));
+        assert!(!may_be_so(&model, &[], &create(2), &Fault::Exists));
+    }
+
+    #[test]
+    fn a_segment_is_gone_only_where_one_of_them_deletes_it() {
+        let model = Model::default();
+        let delete = Op::Delete { key: key(0) };
+        let all = [resize(0), delete.clone(), resize(1)];
+        assert!(may_be_so(&model, &all, &resize(0), &Fault::NotFound));
+        assert!(!may_be_so(&model, &all, &resize(1), &Fault::NotFound));
+        assert!(!may_be_so(&model, &all, &delete, &Fault::NotFound));
+    }
 }
