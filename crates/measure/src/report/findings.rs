@@ -102,6 +102,32 @@ impl Findings {
         self.told(key, value, Some(mark.bound));
     }
 
+    /// The same with marks against the better of its peers, each with its key. Where none ran, each is told as one that was not judged.
+    pub(super) fn hold_to_best<'a>(&mut self, turns: &Turns, marks: impl IntoIterator<Item = (Mark, &'a str)>) {
+        let best = turns.best().map(|(name, _)| name);
+        for (mark, key) in marks {
+            match best {
+                Some(name) => self.hold(turns, name, mark, key),
+                None => self.not_judged(mark),
+            }
+        }
+    }
+
+    /// Notes a mark of the comparison that was made last for which no peer has given a figure: it is not one that holds.
+    pub(super) fn not_judged(&mut self, mark: Mark) {
+        let of_last = |key: &str| self.parts.last().and_then(|part| part[key].as_str());
+        let row = Row {
+            what: of_last("part").unwrap_or_default().to_owned(),
+            command: of_last("command").unwrap_or_default().to_owned(),
+            figure: mark.figure.said().to_owned(),
+            unit: mark.figure.unit().to_owned(),
+            mark: Some(mark.to_string()),
+            skipped: Some("no peer gave a figure".to_owned()),
+            ..Row::default()
+        };
+        self.rows.push(row);
+    }
+
     /// Whether everything held that must hold; tells it of requests.
     pub(super) fn verified(&mut self) -> bool {
         if self.errors > 0 {
@@ -255,6 +281,8 @@ impl Row {
 mod tests {
     use super::*;
     use crate::report::marks::{cpu, rate};
+    use crate::report::record::Record;
+    use crate::report::tally::Tally;
     use std::cell::Cell;
     use std::rc::Rc;
 
@@ -334,6 +362,17 @@ mod tests {
         assert_eq!(marked.len(), 1);
         assert_eq!((&marked[0].figure[..], marked[0].holds), ("requests/s", Some(false)));
         assert_eq!(findings.parts[0]["counts"]["iops_ratio"]["holds"], false);
+    }
+
+    #[test]
+    fn a_mark_against_the_better_of_none_is_not_measured() {
+        let (mut findings, turns) = compared(1, side("peer", &[]), &[]);
+        assert!(turns.best().is_none());
+        findings.hold_to_best(&turns, [(rate(1.0), "requests"), (cpu(1.0), "cpu")]);
+        let record = Record::of(findings.rows);
+        let tally = Tally::of(&record);
+        assert_eq!((tally.held, tally.missed.len(), tally.not_measured), (0, 0, 2));
+        assert!(record.rows().all(|found| found.row.what == "ours"));
     }
 
     #[test]

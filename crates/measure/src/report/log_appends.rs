@@ -117,10 +117,7 @@ fn against_threads(
 
 /// The marks are against the better of the two, which is known only now.
 fn judge(turns: &Turns, marks: &[Mark], findings: &mut Findings) {
-    let Some((name, _)) = turns.best() else { return };
-    for &mark in marks {
-        findings.hold(turns, name, mark, mark.figure.key());
-    }
+    findings.hold_to_best(turns, marks.iter().map(|mark| (*mark, mark.figure.key())));
 }
 
 /// One record alone, against nothing but its write, by a call that blocks.

@@ -123,11 +123,10 @@ fn judge(findings: &mut Findings, turns: &Turns) {
             "foreground_percent": foreground,
         }));
     }
-    let Some((name, best)) = turns.best() else { return };
-    findings.hold(turns, name, rate(1.09), "transactions");
-    findings.hold(turns, name, cpu(1.0), "cpu");
+    findings.hold_to_best(turns, [(rate(1.09), "transactions"), (cpu(1.0), "cpu")]);
     let of_ours = "% of our pages written in the foreground";
     findings.count(of_ours, "foreground", foreground(&turns.ours), Some(Bound::AtMost(0.0)));
+    let Some((name, best)) = turns.best() else { return };
     let of_best = "% of the pages of the best synchronous ones";
     findings.count(of_best, "foreground_of_best", foreground(best), None);
     findings.lines.push(format!("the best of the synchronous ones: {name}"));
