@@ -122,6 +122,25 @@ impl Load {
                 _ => round.learn(side, until)?,
             }
         }
+        // Those that were due while it was held up come too. A side that never keeps up has as long again, and no longer.
+        let patience = round.times.until + self.runtime;
+        while let Some((due, rate)) = next.zip(rate).filter(|(due, _)| *due <= round.times.until) {
+            let now = Instant::now();
+            if now > patience || interrupt::came().is_some() {
+                break;
+            }
+            if let Some(end) = side.append(&record)? {
+                round.tally.call.record(now.elapsed());
+                round.waiting.push_back((end, due));
+                next = Some(due + gap(rate));
+                continue;
+            }
+            round.tally.refused += 1;
+            match round.waiting.is_empty() {
+                true => side.room(record.len())?,
+                false => round.learn(side, None)?,
+            }
+        }
         // Of those that come whatever the log does the slowest must not be left out.
         while rate.is_some() && !round.waiting.is_empty() {
             round.learn(side, None)?;
@@ -173,7 +192,8 @@ fn each(side: &impl Appender, record: &[u8], times: Times) -> Result<Tally, Stri
         let called = Instant::now();
         side.wait(end, None)?;
         let after = Instant::now();
-        if after >= times.from && after <= times.until {
+        // By when it began: the longest waits are those that end behind the end.
+        if now >= times.from {
             tally.call.record(called - now);
             tally.latency.record(after - now);
         }
@@ -266,5 +286,69 @@ impl Tally {
             costs,
             batches: Batches::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Durable at once, but for one wait, which takes so long.
+    struct Stalls {
+        begun: Instant,
+        appended: Cell<u64>,
+        after: Duration,
+        stall: Cell<Option<Duration>>,
+    }
+
+    impl Stalls {
+        fn new(after_ms: u64, stall_ms: u64) -> Stalls {
+            Stalls {
+                begun: Instant::now(),
+                appended: Cell::new(0),
+                after: Duration::from_millis(after_ms),
+                stall: Cell::new(Some(Duration::from_millis(stall_ms))),
+            }
+        }
+    }
+
+    impl Appender for Stalls {
+        fn append(&self, _: &[u8]) -> Result<Option<u64>, String> {
+            self.appended.set(self.appended.get() + 1);
+            Ok(Some(self.appended.get()))
+        }
+
+        fn wait(&self, _: u64, _: Option<Instant>) -> Result<u64, String> {
+            if self.begun.elapsed() >= self.after
+                && let Some(stall) = self.stall.take()
+            {
+                std::thread::sleep(stall);
+            }
+            Ok(self.appended.get())
+        }
+    }
+
+    #[test]
+    fn what_was_due_while_the_side_was_held_up_is_counted() {
+        let load = Load {
+            kind: Kind::Rate(2000),
+            runtime: Duration::from_millis(100),
+        };
+        // From the middle of the round to behind its end: of some 200 records more than half are late.
+        let loaded = load.by_one(&Stalls::new(50, 150), 16).unwrap();
+        let latency = &loaded.tally.latency;
+        assert!(latency.count() >= 140, "{} records", latency.count());
+        let p50 = latency.latency().p50;
+        assert!(p50.is_some_and(|us| us >= 50_000.0), "{p50:?}");
+    }
+
+    #[test]
+    fn a_wait_that_ends_behind_the_end_counts() {
+        let from = Instant::now();
+        let until = from + Duration::from_millis(20);
+        let tally = each(&Stalls::new(0, 40), b"record", Times { from, until }).unwrap();
+        assert_eq!(tally.latency.count(), 1);
+        assert!(tally.latency.latency().max.is_some_and(|us| us >= 39_000.0));
     }
 }
