@@ -10,7 +10,7 @@ use baio_storage::{
     SegmentRequest, Ticket, Usage, Zeroing,
 };
 
-use crate::model::{BLOCK, Key, Model, Op, UIDS};
+use crate::model::{BLOCK, Key, Model, Op, Segment, UIDS};
 use crate::observe::{Seen, failed, observe, run, settle};
 use crate::oracle::{Expectation, longest_gap};
 use crate::stamp::{self, SECTOR};
@@ -563,6 +563,17 @@ fn asked(model: &Model, op: &Op) -> Asked {
     }
 }
 
+/// Is a run free of all but its own segment? Not where the model does not know each segment's place.
+fn is_known_free(model: &Model, start: u64, blocks: u64, own: Option<&Key>) -> bool {
+    let is_in_the_way = |segment: &Segment| {
+        let run = segment.start_block.map(|at| (at, at + segment.reserve));
+        run.is_none_or(|(from, to)| from < start + blocks && start < to)
+    };
+    let others = model.segments.iter().filter(|(key, _)| own != Some(*key));
+    let is_inside = model.data_blocks.is_some_and(|all| start + blocks <= all);
+    is_inside && is_settled(model) && !others.map(|(_, segment)| segment).any(|segment| is_in_the_way(segment))
+}
+
 /// Is the reason true?
 fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool {
     let exists = |key: &Key| model.segments.contains_key(key);
@@ -572,9 +583,14 @@ fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool 
         (Fault::Exists, Op::Create { key, .. }) => exists(key),
         (Fault::Exists, Op::Rename { to, .. }) => exists(to),
         (Fault::NotFound, op) => op.needs().is_some_and(|key| !exists(&key)),
-        // Whether just that place is free, only the volume knows.
-        (Fault::NoSpace { .. }, Op::Move { to: Some(_), .. }) => true,
-        (Fault::NoSpace { .. }, Op::Create { .. } | Op::Resize { .. } | Op::Move { .. }) => room < asked.reserve,
+        (Fault::NoSpace { .. }, Op::Move { to: Some(to), .. }) => !is_known_free(model, *to, asked.reserve, None),
+        // It grows where it is if the blocks behind it are free, and else goes where there is a run for all of it.
+        (Fault::NoSpace { .. }, Op::Resize { key, .. }) => {
+            let start = model.segments.get(key).and_then(|segment| segment.start_block);
+            let fits = start.is_some_and(|start| is_known_free(model, start, asked.reserve, Some(key)));
+            room < asked.reserve && !fits
+        }
+        (Fault::NoSpace { .. }, Op::Create { .. } | Op::Move { .. }) => room < asked.reserve,
         (Fault::OverQuota { uid, .. }, Op::Create { key, .. } | Op::Resize { key, .. }) if *uid == key.uid => {
             let account = core.quota(ROOT, *uid);
             account.is_ok_and(|account| asked.exceeds(account.used, account.limits))
@@ -591,4 +607,43 @@ pub(super) fn who(key: Key) -> Identity {
 
 pub(super) fn closed() -> Violation {
     Violation::new(Kind::Failed, "the volume is not open")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: usize) -> Key {
+        Key { uid: UIDS[0], name }
+    }
+
+    fn create(name: usize, reserve: u64, start_block: Option<u64>) -> Op {
+        Op::Create {
+            key: key(name),
+            instance: 1 + name as stamp::Instance,
+            blocks: 1,
+            reserve,
+            lazily: false,
+            start_block,
+        }
+    }
+
+    #[test]
+    fn a_run_is_free_but_for_its_own_segment() {
+        let mut model = Model {
+            data_blocks: Some(40),
+            ..Model::default()
+        };
+        model.acknowledge(&create(0, 4, Some(10)));
+        model.acknowledge(&create(1, 4, Some(20)));
+        let (first, second) = (key(0), key(1));
+        assert!(is_known_free(&model, 10, 10, Some(&first)), "up to the next one");
+        assert!(!is_known_free(&model, 10, 11, Some(&first)));
+        assert!(!is_known_free(&model, 10, 4, None));
+        assert!(is_known_free(&model, 20, 20, Some(&second)), "up to the end");
+        assert!(!is_known_free(&model, 20, 21, Some(&second)));
+        assert!(is_known_free(&model, 14, 6, None));
+        model.acknowledge(&create(2, 1, None));
+        assert!(!is_known_free(&model, 14, 6, None), "nobody knows where the third lies");
+    }
 }
