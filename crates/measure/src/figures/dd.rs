@@ -19,6 +19,17 @@ pub(crate) struct Copy {
     pub(crate) depth: Option<u32>,
 }
 
+impl Copy {
+    fn program(&self) -> &'static str {
+        if self.depth.is_some() { "baio dd" } else { "dd" }
+    }
+
+    /// Buffers are made by number and size, and direct ones in another way.
+    fn kind(&self) -> String {
+        format!("{} {} {:?} {}", self.program(), self.size, self.depth, self.direct)
+    }
+}
+
 impl Measures for Copy {
     fn line(&self) -> CommandLine {
         let mut words = vec!["dd".to_owned()];
@@ -37,16 +48,16 @@ impl Measures for Copy {
 
     /// A request is a block.
     fn run(&self) -> Result<Measurement, String> {
-        let kind = if self.depth.is_some() { "baio dd" } else { "dd" };
+        let finished = self.line().finish()?;
+        // Behind it: before it, it would leave the beginning of a cold file in the kernel's cache.
         let first = Copy {
             blocks: 1,
             ..self.clone()
         };
-        let start = start_up::cost(kind, || first.line().process());
-        let finished = self.line().finish()?;
+        let start = start_up::cost(&self.kind(), || first.line().process());
         let mut measurement = Measurement {
             in_flight_max: self.depth.unwrap_or(1).into(),
-            backend: kind.into(),
+            backend: self.program().into(),
             mode: if self.direct { "direct" } else { "kernel" }.into(),
             rss_bytes: Some(finished.ended.memory_bytes),
             ..Measurement::of(self.blocks, self.size, finished.ended.elapsed.as_secs_f64())
@@ -83,5 +94,40 @@ mod tests {
                 .to_string()
                 .ends_with(" dd 'if=/a file' of=/dev/null bs=512 count=3 iflag=direct iodepth=4 status=none")
         );
+    }
+
+    #[test]
+    fn copies_that_start_in_different_ways_are_of_different_kinds() {
+        let gnu = Copy {
+            path: "f".into(),
+            size: 512,
+            blocks: 3,
+            direct: false,
+            depth: None,
+        };
+        let longer = Copy {
+            blocks: 300,
+            ..gnu.clone()
+        };
+        assert_eq!(gnu.kind(), longer.kind());
+        let large = Copy {
+            size: 1 << 20,
+            ..gnu.clone()
+        };
+        let direct = Copy {
+            direct: true,
+            ..gnu.clone()
+        };
+        let ours = |depth| Copy {
+            depth: Some(depth),
+            ..gnu.clone()
+        };
+        let mut kinds: Vec<String> = [gnu.clone(), large, direct, ours(1), ours(8)]
+            .iter()
+            .map(Copy::kind)
+            .collect();
+        kinds.sort();
+        kinds.dedup();
+        assert_eq!(kinds.len(), 5, "{kinds:?}");
     }
 }

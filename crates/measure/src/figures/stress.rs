@@ -74,6 +74,17 @@ impl Run {
         self.runtime = Some(runtime);
         self
     }
+
+    /// Buffers and threads are made by number, and filled by who writes; everything else that starts does so at any depth.
+    fn kind(&self) -> String {
+        format!(
+            "stress {} {} {} {}",
+            self.target,
+            self.rw,
+            self.depth,
+            self.further.join(" ")
+        )
+    }
 }
 
 impl Measures for Run {
@@ -94,10 +105,8 @@ impl Measures for Run {
         let finished = self.line().finish()?;
         let mut measured: Measurement =
             serde_json::from_str(&finished.stdout).map_err(|error| format!("the output of stress: {error}"))?;
-        // Buffers and threads are made by number; everything else that starts does so at any depth.
-        let kind = format!("stress {} {} {}", self.target, self.depth, self.further.join(" "));
         let start = (!self.whole).then(|| {
-            start_up::cost(&kind, || {
+            start_up::cost(&self.kind(), || {
                 let short = Run {
                     runtime: Some(start_up::RUNTIME),
                     ..self.clone()
@@ -113,4 +122,16 @@ impl Measures for Run {
 /// A target that names a segment of the caller's own.
 pub(crate) fn segment_target(volume: &Path, name: &str) -> String {
     format!("{}#{name}", volume.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_and_who_writes_start_in_different_ways() {
+        let run = |rw| Run::new("f", rw, 8, Duration::from_millis(1));
+        assert_eq!(run("randread").kind(), run("randread").posting().kind());
+        assert_ne!(run("randread").kind(), run("randwrite").kind());
+    }
 }
