@@ -81,7 +81,7 @@ pub struct Latency {
     pub max: Option<f64>,
 }
 
-/// Collects durations; two significant digits, up to a minute.
+/// Collects durations; two significant digits, up to a day: a stall of minutes must not look like one of less.
 pub struct Recorder(Option<Histogram<u64>>);
 
 impl Default for Recorder {
@@ -93,9 +93,9 @@ impl Default for Recorder {
 impl Recorder {
     /// With nothing in it.
     pub fn new() -> Recorder {
-        const MINUTE_NS: u64 = 60_000_000_000;
+        const DAY_NS: u64 = 86_400_000_000_000;
         // These bounds are valid, so this is always some histogram.
-        Recorder(Histogram::new_with_bounds(1, MINUTE_NS, 2).ok())
+        Recorder(Histogram::new_with_bounds(1, DAY_NS, 2).ok())
     }
 
     /// Takes one in.
@@ -159,5 +159,13 @@ mod tests {
         let latency = recorder.latency();
         assert!((490.0..=510.0).contains(&latency.p50.unwrap()), "{latency:?}");
         assert!((980.0..=1010.0).contains(&latency.p99.unwrap()), "{latency:?}");
+    }
+
+    #[test]
+    fn a_stall_is_as_long_as_it_was() {
+        let mut recorder = Recorder::new();
+        recorder.record(Duration::from_secs(90));
+        let max = recorder.latency().max.unwrap() / 1e6;
+        assert!((89.0..=91.0).contains(&max), "{max} s");
     }
 }
