@@ -27,8 +27,12 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// The middle one; the mean of the two middle ones of an even number; 0 of none.
+/// The middle one; the mean of the two middle ones of an even number; 0 of none. Where one of them is no number, nothing was measured, and
+/// so is the middle: by its sign it would be the best of all or the worst.
 pub(crate) fn median(values: &[f64]) -> f64 {
+    if values.iter().any(|value| value.is_nan()) {
+        return f64::NAN;
+    }
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;
@@ -53,6 +57,13 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn nothing_measured_is_no_middle() {
+        for nothing in [f64::NAN, -f64::NAN] {
+            assert!(median(&[1.0, nothing, 2.0]).is_nan());
+        }
     }
 
     #[test]

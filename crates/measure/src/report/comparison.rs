@@ -55,10 +55,11 @@ impl Turns {
             .filter_map(|(name, runs)| Some((name.as_str(), runs.as_deref().ok()?)))
     }
 
-    /// The one of them that made most requests a second, which is known only now.
+    /// The one of them that made most requests a second, which is known only now. One of which nothing was measured is not the best.
     pub(super) fn best(&self) -> Option<(&str, &[Measurement])> {
         let rate = |runs: &[Measurement]| middle(runs, |run| run.iops);
-        self.peers().max_by(|one, other| rate(one.1).total_cmp(&rate(other.1)))
+        let measured = self.peers().filter(|(_, runs)| rate(runs).is_finite());
+        measured.max_by(|one, other| rate(one.1).total_cmp(&rate(other.1)))
     }
 }
 
