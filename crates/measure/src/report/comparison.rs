@@ -1,7 +1,7 @@
 //! Ours against peers, in turn: what every experiment that takes figures shares.
 //!
-//! A figure counts only as a ratio against a peer that ran in turn with it: ours, peer, ours, peer, and the median of the
-//! ratios, so that the machine's drift meets both. Each side is a whole process. Beside a ratio stands the [`Mark`] that the
+//! A figure counts only as a ratio against a peer that ran in turn with it: ours, peer, peer, ours, and the median of the
+//! ratios, so that the machine's drift meets both, and neither always finds what the other has left. Each side is a whole process. Beside a ratio stands the [`Mark`] that the
 //! project has set itself, and whether it holds; a mark that is missed fails nothing, for figures are no test.
 //!
 //! A peer that cannot run here (not installed, refused by the kernel) is left out, with its reason. Ours must run.
@@ -150,7 +150,7 @@ impl Peer {
     }
 }
 
-/// Ours, peer, ours, peer: A B A B for each peer. A peer that fails once is not tried again.
+/// Ours, peers, and in the next round the other way round: A B B A. A peer that fails once is not tried again.
 pub(super) fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> {
     let mut turns = Turns {
         ours: Vec::with_capacity(rounds),
@@ -159,9 +159,16 @@ pub(super) fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turn
             .map(|peer| (peer.side.name.clone(), Ok(Vec::new())))
             .collect(),
     };
-    for _ in 0..rounds {
-        turns.ours.push((ours.run)()?);
-        for (peer, (_, runs)) in peers.iter().zip(&mut turns.peers) {
+    for round in 0..rounds {
+        // Who comes first meets a file and a device that nobody has just used.
+        let is_first = round % 2 == 0;
+        let mut others: Vec<_> = peers.iter().zip(&mut turns.peers).collect();
+        if is_first {
+            turns.ours.push((ours.run)()?);
+        } else {
+            others.reverse();
+        }
+        for (peer, (_, runs)) in others {
             let Ok(so_far) = runs else { continue };
             let told = (peer.side.run)();
             // Else one that was ended with the report would look like one that cannot run.
@@ -170,6 +177,9 @@ pub(super) fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turn
                 Ok(run) => so_far.push(run),
                 Err(reason) => *runs = Err(reason),
             }
+        }
+        if !is_first {
+            turns.ours.push((ours.run)()?);
         }
     }
     Ok(turns)
@@ -231,7 +241,7 @@ mod tests {
         findings
             .compare(3, ours, vec![Peer::new(peer, [rate(0.97), cpu(0.75)])])
             .unwrap();
-        assert_eq!(*order.borrow(), "ABABAB");
+        assert_eq!(*order.borrow(), "ABBAAB");
         let against = &findings.parts[0]["against"][0];
         assert_eq!(against["iops_ratio"], 1.0);
         assert_eq!(against["cpu_ratio"], 0.5);
