@@ -167,7 +167,7 @@ fn compare(
     if is_cold {
         let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
         match turns.peer(0) {
-            [] => findings.not_judged(tenth),
+            [] => findings.not_judged(tenth.figure.said(), tenth.figure.unit(), tenth.bound),
             theirs if is_slow(theirs) => findings.hold(&turns, &theirs_name, tenth, "submit_p999"),
             _ => {}
         }

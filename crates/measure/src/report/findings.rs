@@ -108,20 +108,20 @@ impl Findings {
         for (mark, key) in marks {
             match best {
                 Some(name) => self.hold(turns, name, mark, key),
-                None => self.not_judged(mark),
+                None => self.not_judged(mark.figure.said(), mark.figure.unit(), mark.bound),
             }
         }
     }
 
     /// Notes a mark of the comparison that was made last for which no peer has given a figure: it is not one that holds.
-    pub(super) fn not_judged(&mut self, mark: Mark) {
+    pub(super) fn not_judged(&mut self, figure: &str, unit: &str, bound: Bound) {
         let of_last = |key: &str| self.parts.last().and_then(|part| part[key].as_str());
         let row = Row {
             what: of_last("part").unwrap_or_default().to_owned(),
             command: of_last("command").unwrap_or_default().to_owned(),
-            figure: mark.figure.said().to_owned(),
-            unit: mark.figure.unit().to_owned(),
-            mark: Some(mark.to_string()),
+            figure: figure.to_owned(),
+            unit: unit.to_owned(),
+            mark: Some(bound.to_string()),
             skipped: Some("no peer gave a figure".to_owned()),
             ..Row::default()
         };

@@ -250,6 +250,8 @@ fn judge(turns: &Turns, processing: f64, is_marked: bool, findings: &mut Finding
         let cpu = |runs| middle(figure, runs);
         if let Some((name, runs)) = kaio().min_by(|one, other| cpu(one.1).total_cmp(&cpu(other.1))) {
             findings.count(&format!("{said}, {name}"), key, each(figure, runs), bound);
+        } else if let Some(bound) = bound {
+            findings.not_judged(said, "", bound);
         }
     }
     let rate = |runs| middle(Figure::Requests, runs);
