@@ -3,7 +3,7 @@
 //! another way. No story of a theme's tests is left out of its binary.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::sources;
 
@@ -129,29 +129,114 @@ fn whatever_is_sent_raises_no_signal() {
 /// A file that no `mod` names is compiled by nobody, and says nothing.
 #[test]
 fn every_story_is_part_of_its_theme() {
-    let below = |path: PathBuf| {
-        fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .map(|entry| entry.unwrap().path())
+    let (stories, left_out) = left_out(&sources::with_tests());
+    assert!(stories > 300, "only {stories} were found");
+    assert_eq!(left_out, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_story_that_is_left_out_is_found_however_deep_it_lies() {
+    let told = |dropped: &str| {
+        let main = "mod one;\n#[cfg(unix)]\npub(crate) mod two;\n";
+        let files = [
+            ("a/tests/theme/main.rs", main.replace(dropped, "")),
+            ("a/tests/theme/one.rs", String::new()),
+            ("a/tests/theme/two/mod.rs", "mod deep;\n".replace(dropped, "")),
+            ("a/tests/theme/two/deep.rs", "mod deeper;\n".replace(dropped, "")),
+            ("a/tests/theme/two/deep/deeper.rs", String::new()),
+            ("a/tests/helpers/mod.rs", String::new()),
+            (
+                "a/tests/helpers/child.rs",
+                "#[path = \"../theme/one.rs\"]\nmod one;".into(),
+            ),
+            (
+                "a/tests/uses.rs",
+                "#[path = \"helpers/child.rs\"]\nmod child;".replace(dropped, ""),
+            ),
+        ];
+        left_out(&files.map(|(path, text)| (PathBuf::from(path), text))).1
     };
-    let (mut stories, mut left_out) = (0, Vec::new());
-    for theme in below(sources::crates()).flat_map(|member| below(member.join("tests"))) {
-        let Ok(told) = fs::read_to_string(theme.join("main.rs")) else {
+    assert_eq!(told("mod nothing;"), Vec::<PathBuf>::new());
+    assert_eq!(told("pub(crate) mod two;"), [Path::new("a/tests/theme/two/mod.rs")]);
+    assert_eq!(told("mod deep;"), [Path::new("a/tests/theme/two/deep.rs")]);
+    assert_eq!(told("mod deeper;"), [Path::new("a/tests/theme/two/deep/deeper.rs")]);
+    let by_path = "#[path = \"helpers/child.rs\"]";
+    assert_eq!(told(by_path), [Path::new("a/tests/helpers/child.rs")]);
+    let never = [
+        ("a/tests/theme/main.rs", "#[cfg(any())]\nmod one;"),
+        ("a/tests/theme/one.rs", ""),
+    ];
+    let never = never.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
+    assert_eq!(left_out(&never).1, [Path::new("a/tests/theme/one.rs")]);
+}
+
+/// How many modules lie below the tests' directories; and those that neither the file of their directory names nor a path elsewhere.
+fn left_out(files: &[(PathBuf, String)]) -> (usize, Vec<PathBuf>) {
+    let text_of = |path: PathBuf| files.iter().find(|(other, _)| *other == path).map(|(_, text)| text);
+    let by_path: Vec<PathBuf> = files.iter().flat_map(|(path, text)| paths_in(path, text)).collect();
+    let (mut modules, mut left_out) = (0, Vec::new());
+    for (path, _) in files {
+        let Some((directory, name)) = module_of(path) else {
             continue;
         };
-        for path in below(theme.clone()) {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let is_module = path.extension().is_some_and(|end| end == "rs") || path.join("mod.rs").is_file();
-            if is_module && name != "main" {
-                stories += 1;
-                let named = format!("mod {name};");
-                if !told.lines().any(|line| line.trim_start_matches("pub ") == named) {
-                    left_out.push(path);
-                }
-            }
+        let places = ["main.rs", "mod.rs"].map(|index| directory.join(index));
+        let index: Vec<&String> = places
+            .into_iter()
+            .chain([directory.with_extension("rs")])
+            .filter_map(text_of)
+            .collect();
+        if index.is_empty() {
+            continue;
+        }
+        modules += 1;
+        if !index.iter().any(|text| names(text, &name)) && !by_path.contains(path) {
+            left_out.push(path.clone());
         }
     }
-    assert!(stories > 100, "only {stories} were found");
-    assert_eq!(left_out, Vec::<PathBuf>::new());
+    (modules, left_out)
+}
+
+/// The directory that a module of a test belongs to, and its name. None of what is a binary of its own.
+fn module_of(path: &Path) -> Option<(PathBuf, String)> {
+    let stands_for = match path.file_name()?.to_str()? {
+        "main.rs" => return None,
+        "mod.rs" => path.parent()?.to_owned(),
+        _ => path.with_extension(""),
+    };
+    let name = stands_for.file_name()?.to_str()?.to_owned();
+    let directory = stands_for.parent()?.to_owned();
+    let is_below_tests = directory.components().nth(1)?.as_os_str() == "tests" && directory.components().count() > 2;
+    is_below_tests.then_some((directory, name))
+}
+
+/// Whether a text has this module, and under no condition that never holds.
+fn names(text: &str, name: &str) -> bool {
+    let mut before = "";
+    text.lines().any(|line| {
+        let condition = std::mem::replace(&mut before, line);
+        let visible = ["pub ", "pub(crate) ", "pub(super) "];
+        let rest = visible.iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+        rest == format!("mod {name};") && !["#[cfg(any())]", "#[cfg(false)]"].contains(&condition)
+    })
+}
+
+/// The files that a file names by their paths.
+fn paths_in(path: &Path, text: &str) -> Vec<PathBuf> {
+    let named = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"));
+    named
+        .map(|named| {
+            let mut whole = PathBuf::new();
+            for part in path.with_file_name(named).components() {
+                match part {
+                    Component::ParentDir => {
+                        whole.pop();
+                    }
+                    part => whole.push(part),
+                }
+            }
+            whole
+        })
+        .collect()
 }
