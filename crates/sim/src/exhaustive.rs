@@ -1,6 +1,7 @@
 //! Small scope, everything in it: all sequences of a few operations over two names and three sizes, cut at every record.
 //!
-//! A sequence begins on a fresh volume, or on one that was used and closed ([`Start`]). Its states are those of its last operation; those before are the states of the
+//! A sequence begins on a fresh volume, or on one that was used and closed, and on a disk that ends one request before the next begins or
+//! on one that ends them in any order ([`Start`]). Its states are those of its last operation; those before are the states of the
 //! shorter sequence. Each is opened, checked, used once more (differently from state to state), closed, and opened and
 //! checked again. What cannot be done (a name that is missing, no room) belongs to the sequences too: it must be refused.
 
@@ -9,7 +10,7 @@ use std::fmt;
 use baio_engine::sim::crash::Replay;
 use baio_engine::sim::log::Record;
 
-use crate::explore::crashes_of;
+use crate::explore::{crashes_of, end_in_any_order};
 use crate::model::{Key, UIDS};
 use crate::oracle::Expectation;
 use crate::report::{self, Failure, Part, Report, no_panic};
@@ -38,16 +39,20 @@ pub enum Start {
     Fresh,
     /// A volume that holds the first name, with bytes in it, and on which the second was made and deleted; closed.
     Used,
+    /// As the first, on a disk that works on many requests at a time and ends them in any order.
+    FreshAnyOrder,
+    /// As the second, on such a disk.
+    UsedAnyOrder,
 }
 
 impl Start {
-    const ALL: [Start; 2] = [Start::Fresh, Start::Used];
+    const ALL: [Start; 4] = [Start::Fresh, Start::Used, Start::FreshAnyOrder, Start::UsedAnyOrder];
 
     fn steps(self) -> Vec<Step> {
         let [one, two] = KEYS;
         match self {
-            Start::Fresh => Vec::new(),
-            Start::Used => vec![
+            Start::Fresh | Start::FreshAnyOrder => Vec::new(),
+            Start::Used | Start::UsedAnyOrder => vec![
                 Step::Create(two, SIZES[2]),
                 Step::Create(one, SIZES[1]),
                 Step::WriteDurable(one),
@@ -55,6 +60,10 @@ impl Start {
                 Step::Close,
             ],
         }
+    }
+
+    fn is_any_order(self) -> bool {
+        matches!(self, Start::FreshAnyOrder | Start::UsedAnyOrder)
     }
 }
 
@@ -180,10 +189,13 @@ fn run_sequence(number: u64, only: Option<u64>) -> Part {
 
 fn record(start: Start, steps: &[Step], ids: &mut Ids, counts: &mut Counts) -> Result<Session, Violation> {
     let mut state = State::after_power_cut(World::new(SEED)?.disk, Expectation::default());
-    if start == Start::Used {
-        let before = start.steps();
+    let before = start.steps();
+    if !before.is_empty() {
         let session = run_session(state, &mut Script::new(&before, ids, SEED), counts)?;
         state = session.end();
+    }
+    if start.is_any_order() {
+        end_in_any_order(&state.disk);
     }
     run_session(state, &mut Script::new(steps, ids, SEED + 10), counts)
 }

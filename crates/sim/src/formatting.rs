@@ -1,12 +1,13 @@
 //! Crashes inside `format` itself. It begins over stale bytes or over a volume that is in use, of the same or of another shape;
 //! it is cut at every record, with every single loss. What is found then is no volume, the old one untouched, or the new
-//! one, empty: never a mixture. And formatting again, over whatever is there, gives a whole new volume.
+//! one, empty: never a mixture. Every second disk ends what is under way together in any order. And formatting again, over whatever is there, gives a whole new volume.
 
 use baio_engine::sim::crash::{Crash, Replay, states};
 use baio_engine::sim::log::Record;
 use baio_engine::sim::{Disk, Random};
 use baio_storage::FormatOptions;
 
+use crate::explore::end_in_any_order;
 use crate::model::{self, Model};
 use crate::oracle::Expectation;
 use crate::report::{self, Failure, Part, Report, no_panic};
@@ -118,6 +119,9 @@ fn old_disk(before: Before, seed: u64) -> Result<(Disk, Option<Model>), Violatio
 
 fn recorded_format(old: &Disk, segments: Option<u64>, seed: u64) -> Result<(Disk, Vec<Record>), Violation> {
     let disk = old.copy();
+    if seed % 2 == 1 {
+        end_in_any_order(&disk);
+    }
     disk.record();
     let format = FormatOptions {
         segments,

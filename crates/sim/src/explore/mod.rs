@@ -23,7 +23,7 @@ mod workload;
 
 use trial::Trial;
 use workload::Workload;
-pub(crate) use workload::crashes_of;
+pub(crate) use workload::{crashes_of, end_in_any_order};
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]

@@ -53,12 +53,17 @@ impl Workload {
 /// Half of the disks work on many requests at a time, and end them in any order. (The weakenings know writes by their order.)
 pub(super) fn maybe_reorder(plan: &Plan, disk: &Disk, random: &mut Random) {
     if plan.weakening.is_none() && random.percent(50) {
-        let flash = Flash {
-            jitter_percent: 400,
-            ..Flash::default()
-        };
-        disk.set_profile(Profile::Flash(flash));
+        end_in_any_order(disk);
     }
+}
+
+/// From now on the disk works on many requests at a time, and ends them in any order.
+pub(crate) fn end_in_any_order(disk: &Disk) {
+    let flash = Flash {
+        jitter_percent: 400,
+        ..Flash::default()
+    };
+    disk.set_profile(Profile::Flash(flash));
 }
 
 /// Edits what a session added to its record; of an honest one the order of its writes is looked at.

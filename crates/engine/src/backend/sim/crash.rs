@@ -94,20 +94,19 @@ pub fn cuts(record: &[Record], prefix: usize) -> Vec<Crash> {
             ..Crash::clean(prefix)
         })
         .collect();
-    // With a torn one the others are all there, or none of them.
-    let others = if before == 0 { vec![0] } else { vec![0, bits(before)] };
+    // With a torn one those of the prefix are all there, or none of them; and so are those behind it.
+    let lost = bits(before);
+    let others = [0, lost, all & !lost, all];
     for (nth, &at) in doubted.iter().enumerate() {
+        let mut others = others.map(|swayed| swayed & !(1 << nth)).to_vec();
+        others.sort_unstable();
+        others.dedup();
         for torn in tears(&record[at]) {
-            for swayed in others.iter().map(|swayed| swayed & all & !(1 << nth)) {
-                let crash = Crash {
-                    swayed,
-                    torn: Some((at, torn)),
-                    ..Crash::clean(prefix)
-                };
-                if crashes.last() != Some(&crash) {
-                    crashes.push(crash);
-                }
-            }
+            crashes.extend(others.iter().map(|&swayed| Crash {
+                swayed,
+                torn: Some((at, torn)),
+                ..Crash::clean(prefix)
+            }));
         }
     }
     crashes.extend(torn_pairs(record, prefix, &doubted));
@@ -361,6 +360,18 @@ mod tests {
         assert!(of(0).contains(&vec![0, 2, 0]) && of(0).iter().all(|seen| seen[2] == 0));
         assert!(of(1).contains(&vec![1, 0, 3]) && of(1).iter().all(|seen| seen[0] == 1));
         assert!(of(3).iter().all(|seen| *seen == [1, 2, 3]));
+    }
+
+    #[test]
+    fn beside_a_torn_write_one_that_is_under_way_may_be_whole() {
+        let mut record = [write(0, 1, true), write(4096, 2, true)];
+        if let Record::Write { under_way, .. } = &mut record[1] {
+            *under_way = 1;
+        }
+        let seen = seen(&record, 0, &[0, 512, 4096, 4608]);
+        for wanted in [[1, 0, 2, 2], [0, 1, 2, 2], [1, 0, 0, 0], [1, 1, 2, 0]] {
+            assert!(seen.contains(&wanted.to_vec()), "{wanted:?}: {seen:?}");
+        }
     }
 
     #[test]
