@@ -50,7 +50,7 @@ pub enum Fault {
     Misdirected,
     /// A bit of what is read has turned over, on the medium, and stays so.
     Rot,
-    /// A flush ends as `EIO`, once; what it would have covered is gone.
+    /// A flush ends as `EIO`, once; what it would have covered is gone, for readers too. (A real cache may show it until the power fails.)
     FailedFlush,
 }
 
