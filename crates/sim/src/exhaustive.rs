@@ -138,6 +138,23 @@ pub fn run(length: u32, threads: usize) -> Report {
     })
 }
 
+/// Runs half of them, that of number 0 or that of number 1: each sequence on both volumes, and of the two disks on one with each.
+#[must_use]
+pub fn run_half(length: u32, half: u64, threads: usize) -> Report {
+    let all = sequences(length) / 2;
+    report::of_all(COUNTED, threads, |nth| {
+        (nth < all).then(|| run_sequence(of_half(half, nth), None))
+    })
+}
+
+/// The number of a sequence by its place in a half.
+fn of_half(half: u64, nth: u64) -> u64 {
+    let (steps, volume) = (nth / 2, nth % 2);
+    // The disk changes from volume to volume, and from one sequence to the next.
+    let disk = (half + steps + volume) % 2;
+    steps * Start::ALL.len() as u64 + disk * 2 + volume
+}
+
 /// Runs one sequence alone, or one state of it.
 #[must_use]
 pub fn run_only(sequence: u64, state: Option<u64>) -> Report {
@@ -245,6 +262,27 @@ mod tests {
         assert_eq!(all[0], (Start::Fresh, Vec::new()));
         for (at, sequence) in all.iter().enumerate() {
             assert!(!all[at + 1..].contains(sequence), "{sequence:?} twice");
+        }
+    }
+
+    #[test]
+    fn both_halves_are_all_and_each_has_both_volumes_and_both_disks() {
+        let all = sequences(2);
+        let of = |half: u64| (0..all / 2).map(move |nth| of_half(half, nth));
+        let mut both: Vec<u64> = of(0).chain(of(1)).collect();
+        both.sort_unstable();
+        assert_eq!(both, (0..all).collect::<Vec<u64>>());
+        for half in [0, 1] {
+            let starts: Vec<Start> = of(half).map(|number| sequence(number).0).collect();
+            for start in Start::ALL {
+                let count = starts.iter().filter(|other| **other == start).count() as u64;
+                assert!(count.abs_diff(all / 8) <= 1, "{start:?}: {count}");
+            }
+            let is_fresh = |start: &Start| matches!(start, Start::Fresh | Start::FreshAnyOrder);
+            for pair in starts.chunks(2) {
+                assert!(is_fresh(&pair[0]) && !is_fresh(&pair[1]), "{pair:?}");
+                assert_ne!(pair[0].is_any_order(), pair[1].is_any_order(), "{pair:?}");
+            }
         }
     }
 }

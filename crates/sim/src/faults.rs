@@ -116,6 +116,8 @@ impl Trial<'_> {
         disk.set_faults(Faults::none().when(trigger).listed());
         let mut hits = Hits::default();
         let outcome = self.use_and_look(&disk, expectation, &world.layout, &mut hits);
+        // Also where it is passed over: it has run, and what looks at the end looks at a copy.
+        self.part.state(disk.fingerprint());
         match disk.faults_injected().total() {
             0 => self.part.add("not_struck", 1),
             _ => self.part.add(word, 1),
@@ -141,7 +143,6 @@ impl Trial<'_> {
     ) -> Result<(), Violation> {
         let expectation = self.use_failing(disk, before, layout, hits)?;
         hits.take(disk, layout);
-        self.part.state(disk.fingerprint());
         let healthy = disk.copy();
         let model = self.look(&healthy, &expectation, layout, hits)?;
         // What was served once stays.

@@ -160,7 +160,7 @@ pub(super) fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turn
             .collect(),
     };
     for round in 0..rounds {
-        // Who comes first meets a file and a device that nobody has just used.
+        // Who comes first meets a file and a device that nobody has just used. In a single round that is always ours.
         let is_first = round % 2 == 0;
         let mut others: Vec<_> = peers.iter().zip(&mut turns.peers).collect();
         if is_first {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use baio_console::drop_ins::{DIRECTORY, DropIn};
 use baio_console::failure::Failure;
-use baio_stress::{Measurement, Rw};
+use baio_stress::Rw;
 
 use crate::figures::fio::{self, Engine};
 use crate::figures::middle;
-use crate::report::comparison::{Peer, Side};
+use crate::report::comparison::{Peer, Side, Turns};
 use crate::report::findings::Findings;
 use crate::report::marks::{Figure, Mark, cpu, rate};
 use crate::report::places::Site;
@@ -165,19 +165,23 @@ fn compare(
     let peer = Peer::new(theirs, line.marks()).also(also);
     let turns = findings.compare(rounds, ours, vec![peer])?;
     if is_cold {
-        let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
-        match turns.peer(0) {
-            [] => findings.not_judged(tenth.figure.said(), tenth.figure.unit(), tenth.bound),
-            theirs if is_slow(theirs) => findings.hold(&turns, &theirs_name, tenth, "submit_p999"),
-            _ => {}
-        }
+        hold_to_a_tenth(findings, &turns, &theirs_name);
     }
     Ok(())
 }
 
-/// A call that is fast already has nothing to gain.
-fn is_slow(original: &[Measurement]) -> bool {
-    middle(original, |run| Figure::SubmitP999.of(run)) > SLOW_US
+/// Where the original's call is slow; one that is fast already has nothing to gain. Which it is, is known only if each round has measured it.
+fn hold_to_a_tenth(findings: &mut Findings, turns: &Turns, theirs: &str) {
+    let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
+    let original = match turns.peer(0) {
+        [] => f64::NAN,
+        runs => middle(runs, |run| tenth.figure.of(run)),
+    };
+    if original.is_nan() {
+        findings.not_judged(tenth.figure.said(), tenth.figure.unit(), tenth.bound);
+    } else if original > SLOW_US {
+        findings.hold(turns, theirs, tenth, "submit_p999");
+    }
 }
 
 /// Where a library of ours is, or why there is none.
@@ -199,6 +203,33 @@ fn find(library: DropIn) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baio_stress::{Latency, Measurement};
+
+    /// The marks that were told as not judged, where the original's rounds were these.
+    fn not_judged(original: &[Option<f64>]) -> usize {
+        let runs = original.iter().map(|&p999| Measurement {
+            submit_latency_us: Some(Latency {
+                p999,
+                ..Latency::default()
+            }),
+            ..Measurement::default()
+        });
+        let turns = Turns {
+            ours: Vec::new(),
+            peers: vec![("fio".to_owned(), Ok(runs.collect()))],
+        };
+        let mut findings = Findings::default();
+        hold_to_a_tenth(&mut findings, &turns, "fio");
+        findings.rows.iter().filter(|row| row.skipped.is_some()).count()
+    }
+
+    #[test]
+    fn a_tenth_of_what_was_not_measured_is_not_judged() {
+        assert_eq!(not_judged(&[]), 1);
+        assert_eq!(not_judged(&[Some(5000.0), None]), 1);
+        assert_eq!(not_judged(&[Some(5.0), Some(6.0)]), 0, "it is fast");
+        assert_eq!(not_judged(&[Some(5000.0), Some(6000.0)]), 0, "it is held");
+    }
 
     #[test]
     fn each_line_has_its_own_name() {

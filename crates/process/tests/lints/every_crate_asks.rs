@@ -162,12 +162,31 @@ fn a_story_that_is_left_out_is_found_however_deep_it_lies() {
     assert_eq!(told("mod deeper;"), [Path::new("a/tests/theme/two/deep/deeper.rs")]);
     let by_path = "#[path = \"helpers/child.rs\"]";
     assert_eq!(told(by_path), [Path::new("a/tests/helpers/child.rs")]);
-    let never = [
-        ("a/tests/theme/main.rs", "#[cfg(any())]\nmod one;"),
-        ("a/tests/theme/one.rs", ""),
-    ];
-    let never = never.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
-    assert_eq!(left_out(&never).1, [Path::new("a/tests/theme/one.rs")]);
+}
+
+#[test]
+fn a_condition_that_never_holds_is_seen_wherever_it_stands() {
+    let story = "a/tests/theme/one.rs";
+    let told = |main: &str, one: &str| {
+        let files = [("a/tests/theme/main.rs", main), (story, one)];
+        left_out(&files.map(|(path, text)| (PathBuf::from(path), text.to_owned()))).1
+    };
+    for main in [
+        "#[path = \"one.rs\"]\n#[rustfmt::skip]\nmod one;",
+        "#[cfg(any())]\nmod two;\nmod one;",
+    ] {
+        assert_eq!(told(main, ""), Vec::<PathBuf>::new(), "{main}");
+    }
+    for main in [
+        "#[cfg(any())]\nmod one;",
+        "#[cfg(false)]\n#[rustfmt::skip]\n// A remark.\nmod one;",
+        "#[cfg(any())]\n#[path = \"one.rs\"]\nmod one;",
+        "#[path = \"one.rs\"]\n#[cfg(any())]\nmod one;",
+        "#![cfg(any())]\nmod one;",
+    ] {
+        assert_eq!(told(main, ""), [Path::new(story)], "{main}");
+    }
+    assert_eq!(told("mod one;", "#![cfg(any())]"), [Path::new(story)]);
 }
 
 /// How many modules lie below the tests' directories; and those that neither the file of their directory names nor a path elsewhere.
@@ -175,7 +194,7 @@ fn left_out(files: &[(PathBuf, String)]) -> (usize, Vec<PathBuf>) {
     let text_of = |path: PathBuf| files.iter().find(|(other, _)| *other == path).map(|(_, text)| text);
     let by_path: Vec<PathBuf> = files.iter().flat_map(|(path, text)| paths_in(path, text)).collect();
     let (mut modules, mut left_out) = (0, Vec::new());
-    for (path, _) in files {
+    for (path, text) in files {
         let Some((directory, name)) = module_of(path) else {
             continue;
         };
@@ -189,7 +208,8 @@ fn left_out(files: &[(PathBuf, String)]) -> (usize, Vec<PathBuf>) {
             continue;
         }
         modules += 1;
-        if !index.iter().any(|text| names(text, &name)) && !by_path.contains(path) {
+        let is_named = index.iter().any(|text| names(text, &name)) || by_path.contains(path);
+        if !is_named || is_off(text) {
             left_out.push(path.clone());
         }
     }
@@ -209,22 +229,50 @@ fn module_of(path: &Path) -> Option<(PathBuf, String)> {
     is_below_tests.then_some((directory, name))
 }
 
-/// Whether a text has this module, and under no condition that never holds.
-fn names(text: &str, name: &str) -> bool {
-    let mut before = "";
-    text.lines().any(|line| {
-        let condition = std::mem::replace(&mut before, line);
+/// What never holds: nobody compiles what stands below it.
+const NEVER: [&str; 2] = ["#[cfg(any())]", "#[cfg(false)]"];
+
+/// Whether nobody compiles a file, whoever names it.
+fn is_off(text: &str) -> bool {
+    let never = ["#![cfg(any())]", "#![cfg(false)]"];
+    text.lines().any(|line| never.contains(&line.trim()))
+}
+
+/// The modules that a text has, and under no condition that never holds: of each its name, and its path where it has one.
+fn modules_in(text: &str) -> Vec<(&str, Option<&str>)> {
+    let mut modules = Vec::new();
+    if is_off(text) {
+        return modules;
+    }
+    let (mut is_never, mut by_path) = (false, None);
+    for line in text.lines() {
+        let trimmed = line.trim();
+        is_never |= NEVER.contains(&trimmed);
+        let path = trimmed.strip_prefix("#[path = \"");
+        by_path = path.and_then(|rest| rest.strip_suffix("\"]")).or(by_path);
+        // Between a condition and what it is of stand other attributes, and remarks.
+        if trimmed.is_empty() || trimmed.starts_with("#[") || trimmed.starts_with("//") {
+            continue;
+        }
         let visible = ["pub ", "pub(crate) ", "pub(super) "];
         let rest = visible.iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
-        rest == format!("mod {name};") && !["#[cfg(any())]", "#[cfg(false)]"].contains(&condition)
-    })
+        let name = rest.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
+        if !is_never && (name.is_some() || by_path.is_some()) {
+            modules.push((name.unwrap_or_default(), by_path));
+        }
+        (is_never, by_path) = (false, None);
+    }
+    modules
+}
+
+/// Whether a text has this module.
+fn names(text: &str, name: &str) -> bool {
+    modules_in(text).iter().any(|(module, _)| *module == name)
 }
 
 /// The files that a file names by their paths.
 fn paths_in(path: &Path, text: &str) -> Vec<PathBuf> {
-    let named = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"));
+    let named = modules_in(text).into_iter().filter_map(|(_, by_path)| by_path);
     named
         .map(|named| {
             let mut whole = PathBuf::new();

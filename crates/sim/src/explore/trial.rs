@@ -55,7 +55,7 @@ impl<'a> Trial<'a> {
             self.depth += 1;
             self.part.add("continued", 1);
             let session = self.session(state)?;
-            let crash = pick_crash(&session, &mut self.random);
+            let crash = pick_crash(&self.workload.plan, &session, &mut self.random);
             let length = session.record.len();
             self.story
                 .push(format!("session {:?} of {length} records, {crash:?}", session.ops));

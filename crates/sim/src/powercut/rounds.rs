@@ -18,6 +18,10 @@ const DISK_BYTES: u64 = 24 << 20;
 const ROUNDS_OF_A_LIFE: u64 = 8;
 /// On a device that lies, a loss must be found within so many lives.
 const LIVES_OF_LIES: u64 = 12;
+/// In one round of so many a worker may still say what comes of a cut: who is killed at once cannot panic at it.
+const ROUNDS_PER_LAST_WORD: u64 = 4;
+/// For so long, unless it ends before.
+const LAST_WORD: Duration = Duration::from_millis(50);
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -212,7 +216,8 @@ fn life(
     bench.disk.lie(plan.lies);
     for round in 0..rounds {
         bench::begins(&replay);
-        one_round(bench, story, &mut random, report)
+        let hears_out = round % ROUNDS_PER_LAST_WORD == ROUNDS_PER_LAST_WORD - 1;
+        one_round(bench, story, &mut random, report, hears_out)
             .map_err(|end| end.map(|why| tell(&format!("round {round}"), why)))?;
         report.rounds += 1;
         report.rounds_on_block_device += u64::from(bench.as_block_device);
@@ -224,7 +229,13 @@ fn hash(name: &str) -> u64 {
     name.bytes().fold(0, |sum, byte| sum * 31 + u64::from(byte))
 }
 
-fn one_round(bench: &mut Bench, story: &mut dyn Story, random: &mut Random, report: &mut Report) -> Result<(), End> {
+fn one_round(
+    bench: &mut Bench,
+    story: &mut dyn Story,
+    random: &mut Random,
+    report: &mut Report,
+    hears_out: bool,
+) -> Result<(), End> {
     let (cut, fault) = (cut(random), failing(random));
     let patience = Duration::from_millis(30 + random.below(400));
     let failed_before = bench.disk.counts().failed;
@@ -238,6 +249,9 @@ fn one_round(bench: &mut Bench, story: &mut dyn Story, random: &mut Random, repo
     };
     let errors = bench.disk.counts().failed - failed_before;
     bench.disk.cut(cut.manner);
+    if hears_out {
+        running.wait_for_lines(usize::MAX, LAST_WORD);
+    }
     // It may have ended by itself, when the power was gone.
     let lines = running.kill().map_err(of_the_bench)?;
     if let Some(status) = ended_before.filter(|_| errors == 0) {

@@ -65,8 +65,12 @@ fn may_be_so(model: &Model, all: &[Op], op: &Op, fault: &Fault) -> bool {
     match (fault, op) {
         (Fault::Exists, Op::Rename { to, .. }) => model.segments.contains_key(to),
         (Fault::NotFound, Op::Resize { key, .. }) => all.contains(&Op::Delete { key: *key }),
-        // What the others hold meanwhile, or have just given back, only the volume knows.
-        (Fault::NoSpace { .. } | Fault::OverQuota { .. }, Op::Create { .. } | Op::Resize { .. }) => true,
+        // What the others hold meanwhile, or have just given back, only the volume knows; but not whether there is a limit.
+        (Fault::NoSpace { .. }, Op::Create { .. } | Op::Resize { .. }) => true,
+        (Fault::OverQuota { uid, .. }, Op::Create { key, .. } | Op::Resize { key, .. }) => {
+            let limits = |op: &Op| matches!(op, Op::Quota { uid: of, limits } if of == uid && !limits.is_none());
+            *uid == key.uid && (model.limits.contains_key(uid) || all.iter().any(limits))
+        }
         _ => false,
     }
 }
@@ -131,6 +135,7 @@ fn has_happened(core: &Core, infos: &[SegmentInfo], op: &mut Op) -> Result<bool,
 mod tests {
     use super::*;
     use crate::model::UIDS;
+    use baio_storage::Limits;
 
     const fn key(name: usize) -> Key {
         Key { uid: UIDS[0], name }
@@ -181,5 +186,31 @@ mod tests {
         assert!(may_be_so(&model, &all, &resize(0), &Fault::NotFound));
         assert!(!may_be_so(&model, &all, &resize(1), &Fault::NotFound));
         assert!(!may_be_so(&model, &all, &delete, &Fault::NotFound));
+    }
+
+    #[test]
+    fn an_owner_is_over_a_quota_only_where_it_has_one() {
+        let [owner, other] = UIDS;
+        let over = |uid| Fault::OverQuota {
+            uid,
+            what: "segments",
+            asked: 1,
+            used: 0,
+            limit: 0,
+        };
+        let quota = |uid, segments| Op::Quota {
+            uid,
+            limits: Limits { blocks: None, segments },
+        };
+        let mut model = Model::default();
+        assert!(!may_be_so(&model, &[], &create(0), &over(owner)));
+        assert!(!may_be_so(&model, &[quota(owner, None)], &create(0), &over(owner)));
+        assert!(may_be_so(&model, &[quota(owner, Some(0))], &create(0), &over(owner)));
+        model.acknowledge(&quota(other, Some(0)));
+        assert!(!may_be_so(&model, &[], &create(0), &over(owner)));
+        assert!(!may_be_so(&model, &[], &create(0), &over(other)), "it is not charged");
+        model.acknowledge(&quota(owner, Some(0)));
+        assert!(may_be_so(&model, &[], &create(0), &over(owner)));
+        assert!(may_be_so(&model, &[], &resize(0), &over(owner)));
     }
 }

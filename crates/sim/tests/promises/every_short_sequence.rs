@@ -1,5 +1,6 @@
 //! The promise in small scope: all sequences of operations over two names and three sizes, cut at every record, with every single
-//! loss, lose nothing. (One operation here, two in `.ci/run`, three by `baio-sim exhaustive --length 3`.)
+//! loss, lose nothing. (One operation here, two in `.ci/long`, half of those in `.ci/run`, three by
+//! `baio-sim exhaustive --length 3`.)
 
 use baio_sim::exhaustive;
 

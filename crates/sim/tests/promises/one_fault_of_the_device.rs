@@ -7,6 +7,7 @@ use baio_sim::faults;
 fn is_answered_with_an_error_or_costs_nothing() {
     let report = faults::run(1, 1_000, 2);
     assert!(!report.is_broken(), "{}", report.failures_told());
+    assert_eq!(report.states, 1_000, "each trial counts, also one that is passed over");
     for fault in [
         "lost_write",
         "misdirected",

@@ -123,7 +123,7 @@ impl Load {
             }
         }
         // Those that were due while it was held up come too. A side that never keeps up has as long again, and no longer.
-        let patience = round.times.until + self.runtime;
+        let patience = Instant::now() + self.runtime;
         while let Some((due, rate)) = next.zip(rate).filter(|(due, _)| *due <= round.times.until) {
             let now = Instant::now();
             if now > patience || interrupt::came().is_some() {
@@ -335,8 +335,8 @@ mod tests {
             kind: Kind::Rate(2000),
             runtime: Duration::from_millis(100),
         };
-        // From the middle of the round to behind its end: of some 200 records more than half are late.
-        let loaded = load.by_one(&Stalls::new(50, 150), 16).unwrap();
+        // From the middle of the round to long behind its end: of some 200 records more than half are late.
+        let loaded = load.by_one(&Stalls::new(50, 300), 16).unwrap();
         let latency = &loaded.tally.latency;
         assert!(latency.count() >= 140, "{} records", latency.count());
         let p50 = latency.latency().p50;
