@@ -2,15 +2,16 @@
 //! ends no program, though it may be made in the program's own thread.
 
 use baio_engine::{Choice, Durability, Engine, EngineOptions, Errno, Error, File, Open, Policy, Request};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LIMIT: u64 = 64 << 10;
 
 #[test]
 fn what_is_beyond_the_limit_fails_and_ends_nothing() {
+    let before = getrlimit(Resource::Fsize);
     let limit = Rlimit {
         current: Some(LIMIT),
-        maximum: rustix::process::getrlimit(Resource::Fsize).maximum,
+        maximum: before.maximum,
     };
     setrlimit(Resource::Fsize, limit).unwrap();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -38,4 +39,6 @@ fn what_is_beyond_the_limit_fails_and_ends_nothing() {
         file.set_size(LIMIT + 1).unwrap_err();
         assert_eq!(file.size().unwrap(), LIMIT, "{backend:?}");
     }
+    // The harness may print into a file, that of `cargo test >told`.
+    setrlimit(Resource::Fsize, before).unwrap();
 }
