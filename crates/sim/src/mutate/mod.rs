@@ -53,6 +53,8 @@ pub enum Role {
     Note,
     /// A clean close is noted.
     Clean,
+    /// The volume's size is changed.
+    Size,
 }
 
 /// What was written.
@@ -183,7 +185,7 @@ impl Weakening {
     }
 }
 
-const ROLES: [Role; 4] = [Role::Heal, Role::Raise, Role::Note, Role::Clean];
+const ROLES: [Role; 5] = [Role::Heal, Role::Raise, Role::Note, Role::Clean, Role::Size];
 const DURING: [During; 14] = [
     During::Together,
     During::Grow,
@@ -288,10 +290,10 @@ pub(crate) fn is_write_of(record: &Record, what: What, layout: &Layout) -> bool 
 
 fn what_is_at(offset: u64, during: During, layout: &Layout) -> What {
     if let Some(copy) = layout.superblocks_at().iter().position(|&at| at == offset) {
-        let role = if during == During::Close {
-            Role::Clean
-        } else {
-            Role::Raise
+        let role = match during {
+            During::Close => Role::Clean,
+            During::Grow => Role::Size,
+            _ => Role::Raise,
         };
         return What::Superblock(copy as u8, role);
     }
@@ -327,7 +329,7 @@ fn tell_roles(scenes: &mut [Scene]) {
     }
 }
 
-use During::{Close, Create, Delete, Grow, Move, Opening, Quota, Rename, Resize, Sync, Write, WriteDurable};
+use During::{Close, Create, Delete, Move, Opening, Quota, Rename, Resize, Sync, Write, WriteDurable};
 use What::{Data, Flush, Mirror, Snapshot, Superblock, Table};
 
 /// A row: its name, what is different, how that comes about, and which records it concerns.
@@ -407,7 +409,7 @@ pub const ALL: &[Weakening] = weakenings! {
     "quota-volatile", "the table image of a quota is written without durability":
         Volatile, |s| s.during == Quota && s.what == Table;
     "volume-growth-held", "the larger size of the volume stays in the device's cache":
-        Held, |s| s.during == Grow && matches!(s.what, Superblock(..));
+        Held, |s| matches!(s.what, Superblock(_, Role::Size));
     "snapshot-held", "the snapshot of a clean close is noted before it is durable":
         Held, |s| s.during == Close && s.what == Snapshot;
 };
