@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::{self, Call, Doing, Reply};
-use baio_client::NotTaken;
+use baio_client::{NotTaken, WaitPlace};
 use baio_engine::{Arena, Completion, Doorbell, Errno, Memory, Time, Wait};
 use baio_process::fork::Life;
 use baio_storage::cache::{Borrower, LentPages};
@@ -235,7 +235,17 @@ impl Local {
     }
 
     /// Ends a borrow. What it has made free is for those who wait for that.
+    #[inline]
     fn leave_core(&self, core: RefMut<'_, Core>) {
+        if self.nobody_waits() {
+            drop(core);
+            return self.clear_up();
+        }
+        self.leave_to_waiters(core);
+    }
+
+    #[cold]
+    fn leave_to_waiters(&self, core: RefMut<'_, Core>) {
         let (freed, free) = core.places_freed();
         let (free_slots, taken) = core.engine().free_slots();
         drop(core);
@@ -257,17 +267,23 @@ impl Local {
         let mut called = self.0.called.take();
         self.0.room.take_next(places, &mut called);
         self.0.slots.take_next(slots, &mut called);
-        if !(self.0.room.is_empty() && self.0.slots.is_empty()) {
+        if !self.nobody_waits() {
             called.append(&mut self.0.drivers.borrow_mut());
         }
         Fired::all(called)
     }
 
     /// The same. Then those are woken who wait for what has ended, and wakers that are not needed any more dropped: both may run anybody's code.
-    fn leave_waking(&self, mut core: RefMut<'_, Core>) {
-        if !core.leaves_something() {
-            return self.leave_core(core);
+    #[inline]
+    fn leave_waking(&self, core: RefMut<'_, Core>) {
+        match core.leaves_something() {
+            true => self.leave_with_something(core),
+            false => self.leave_core(core),
         }
+    }
+
+    #[inline(never)]
+    fn leave_with_something(&self, mut core: RefMut<'_, Core>) {
         let mut wakers = self.0.wakers.take();
         core.take_fired(&mut wakers);
         let mut foreign: Vec<Completion> = std::iter::from_fn(|| core.next_foreign()).collect();
@@ -282,19 +298,14 @@ impl Local {
     }
 
     /// Says what was said while the core was borrowed.
+    #[inline]
     fn clear_up(&self) {
         let called_off = &self.0.ours.called_off;
         if !called_off.borrow().is_empty() {
             self.end_early(called_off.take());
         }
         if !self.0.told.borrow().is_empty() {
-            let mut unsaid = Unsaid {
-                link: self,
-                notices: self.0.told.take().into_iter(),
-            };
-            for notice in unsaid.notices.by_ref() {
-                self.tell_link(notice);
-            }
+            self.say_what_was_told();
         }
         if self.0.left.take() && !self.is_driven() {
             self.leave_role();
@@ -316,6 +327,17 @@ impl Local {
             all.into_iter().for_each(|what| what.tell(core.engine_mut()));
             Ok(())
         });
+    }
+
+    #[cold]
+    fn say_what_was_told(&self) {
+        let mut unsaid = Unsaid {
+            link: self,
+            notices: self.0.told.take().into_iter(),
+        };
+        for notice in unsaid.notices.by_ref() {
+            self.tell_link(notice);
+        }
     }
 
     /// Of what is the core's.
@@ -352,6 +374,17 @@ impl Local {
     /// Those who wait for a slot of the engine.
     pub(crate) fn slots(&self) -> &Room {
         &self.0.slots
+    }
+
+    /// Waits for one.
+    pub(crate) fn wait_for_slot(&self, place: &mut Option<WaitPlace>, waker: Waker, until: Option<Time>) {
+        let taken = self.with(|core| Ok(core.engine().free_slots().1));
+        self.0.slots.wait(place, waker, until, taken.unwrap_or_default());
+    }
+
+    /// Does nobody wait for a place or a slot, as mostly?
+    fn nobody_waits(&self) -> bool {
+        self.0.room.is_empty() && self.0.slots.is_empty()
     }
 
     pub(crate) fn ours(&self) -> &Ours {
@@ -528,7 +561,10 @@ impl Transport for Local {
             return false;
         }
         let mut place = line.take().map(|line| line.place);
-        self.0.room.wait(&mut place, waker.clone(), until);
+        let freed = self.with(|core| Ok(core.places_freed().0));
+        self.0
+            .room
+            .wait(&mut place, waker.clone(), until, freed.unwrap_or_default());
         *line = InLine::at(place, lack);
         if until.is_some() {
             self.call_driver(); // It may have to wake up sooner.

@@ -122,7 +122,7 @@ impl Work {
             return Poll::Ready(Err((error, Some(request.memory))));
         }
         self.stage = Stage::Fresh(Box::new(request)); // First: another's waker may panic.
-        self.link.slots().wait(&mut self.place, waker, until);
+        self.link.wait_for_slot(&mut self.place, waker, until);
         if until.is_some() {
             self.link.call_driver(); // It may have to wake up sooner.
         }

@@ -14,12 +14,16 @@ pub(crate) struct Room {
     waiting: RefCell<Waiters>,
     /// Kept for the next ones, so that waking allocates nothing.
     spare: Cell<Vec<Waker>>,
-    /// How many places had been freed when somebody was woken last.
+    /// How many places had been freed when somebody was woken last, or the first of them came.
     freed: Cell<u64>,
 }
 
 impl Room {
-    pub(crate) fn wait(&self, place: &mut Option<WaitPlace>, waker: Waker, until: Option<Time>) {
+    /// `freed`: how many places have been freed so far. While nobody waits nobody counts them, so the first who waits says where to begin.
+    pub(crate) fn wait(&self, place: &mut Option<WaitPlace>, waker: Waker, until: Option<Time>, freed: u64) {
+        if self.is_empty() {
+            self.freed.set(freed);
+        }
         let left = self.waiting.borrow_mut().wait(place, waker, until);
         // With nothing borrowed: that may run anybody's code.
         drop(left);

@@ -74,7 +74,9 @@ impl Local {
 
     /// Has whoever drives the link from outside look again.
     pub(crate) fn call_driver(&self) {
-        Fired::all(self.0.drivers.take()).fire();
+        if !self.0.drivers.borrow().is_empty() {
+            Fired::all(self.0.drivers.take()).fire();
+        }
     }
 
     /// Names whom a request that is started while the loop of [`Local::ready_fd`] sleeps wakes, so that a turn submits it: once, so it is said
@@ -137,13 +139,16 @@ impl Local {
 
     /// Wakes whoever has waited for a slot long enough.
     pub(crate) fn wake_late(&self) {
+        if self.nobody_waits() {
+            return;
+        }
         self.0.room.wake_late(|| self.link_clock());
         self.0.slots.wake_late(|| self.link_clock());
     }
 
     /// So many places and slots are free beside somebody who waits for one.
     pub(crate) fn free_beside_waiters(&self) -> (usize, usize) {
-        if self.0.room.is_empty() && self.0.slots.is_empty() {
+        if self.nobody_waits() {
             return (0, 0);
         }
         let free = self.with(|core| Ok((core.places_freed().1, core.engine().free_slots().0)));
