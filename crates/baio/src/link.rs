@@ -6,7 +6,6 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_broker::control::{Call, Reply};
-use baio_client::NotTaken;
 use baio_engine::{Buffer, Stats, Time, Wait};
 use baio_storage::cache::CacheStats;
 use baio_storage::{
@@ -367,8 +366,7 @@ pub trait Link: Transport {
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.
     fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let begun = self.submit(request, None);
-        begun.map(|(ticket, _)| ticket).map_err(NotTaken::into_request)
+        self.submit(request)
     }
 
     /// Takes the outcome of a request if it has ended; else keeps the waker for then. `None` for a ticket that is not valid

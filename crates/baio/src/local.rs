@@ -395,24 +395,36 @@ impl Local {
 impl Transport for Local {
     type Question = Question;
 
-    fn submit(&self, request: SegmentRequest, waker: Option<&Waker>) -> std::result::Result<Begun, NotTaken<Memory>> {
-        let copy = waker.cloned(); // As in `poll_request`.
+    fn submit(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
         let Ok(mut core) = self.enter() else {
-            return Err(NotTaken::Full(request));
+            return Err(request);
         };
-        let started = core.start(request).map(|ticket| match copy {
-            Some(_) => (ticket, core.poll(ticket, copy)),
-            None => (ticket, Poll::Pending),
-        });
-        // Nobody but a future's poller takes that outcome.
-        let awaited = started.as_ref().ok().filter(|_| waker.is_some());
-        let mut unheld = Unheld(self, awaited.map(|(ticket, _)| Notice::Abandon(*ticket)));
+        let started = core.start(request);
         self.leave_waking(core);
         if started.is_ok() {
             self.call_driver();
         }
+        started
+    }
+
+    fn submit_awaited(&self, request: SegmentRequest, waker: &Waker) -> std::result::Result<Begun, NotTaken<Memory>> {
+        let copy = waker.clone(); // As in `poll_request`.
+        let Ok(mut core) = self.enter() else {
+            return Err(NotTaken::Full(request));
+        };
+        let begun = match core.start(request) {
+            Ok(ticket) => Ok((ticket, core.poll(ticket, Some(copy)))),
+            Err(request) => Err(NotTaken::Full(request)),
+        };
+        // Nobody but a future's poller takes that outcome.
+        let awaited = begun.as_ref().ok().map(|(ticket, _)| Notice::Abandon(*ticket));
+        let mut unheld = Unheld(self, awaited);
+        self.leave_waking(core);
+        if begun.is_ok() {
+            self.call_driver();
+        }
         unheld.1 = None;
-        started.map_err(NotTaken::Full)
+        begun
     }
 
     fn ask(&self, call: Box<Call>) -> std::result::Result<Question, NotAsked> {
@@ -477,20 +489,22 @@ impl Transport for Local {
     }
 
     fn next_ended(&self) -> Option<Outcome> {
-        let outcome = match self.enter() {
+        match self.enter() {
             Ok(mut core) => {
                 let outcome = core.next_outcome(); // Large: it is moved once.
                 self.leave_core(core);
-                outcome
+                if outcome.is_some() {
+                    return outcome;
+                }
             }
             // What has ended is still there, or is the parent's.
             Err(Shut::Inside | Shut::Forked) => return None,
-            Err(Shut::Closed) => None,
-        };
-        if let (None, Some(watched)) = (&outcome, self.0.watched.get()) {
+            Err(Shut::Closed) => {}
+        }
+        if let Some(watched) = self.0.watched.get() {
             watched.has_been_emptied();
         }
-        outcome
+        None
     }
 
     fn wait_for_ticket(&self, ticket: Ticket) -> Result<Option<Outcome>> {

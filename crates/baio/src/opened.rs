@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use baio_broker::control::{Call, Reply};
-use baio_client::NotTaken;
 use baio_engine::{Buffer, Durability, Memory};
 use baio_storage::cache::window::Pattern;
 use baio_storage::{Answer, Command, Handle, Hint, Mode, Result, SegmentOp, SegmentRequest, Ticket};
@@ -222,8 +221,7 @@ impl<L: Transport> Opened<L> {
     /// # Errors
     /// The request itself, when every slot is taken or the link is closed.
     pub fn submit(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let begun = self.object.link.submit(request, None);
-        begun.map(|(ticket, _)| ticket).map_err(NotTaken::into_request)
+        self.object.link.submit(request)
     }
 
     // The page cache.

@@ -203,7 +203,7 @@ impl<L: Transport, B: IoBuf> Request<L, B> {
             return self.start_copied(request, context);
         }
         let what = What::of(&request);
-        match link.submit(request, Some(context.waker())) {
+        match link.submit_awaited(request, context.waker()) {
             Ok(started) => self.started(what, None, started),
             Err(NotTaken::Hidden(request)) => self.start_copied(request, context),
             Err(NotTaken::Full(request)) => self.not_started(request, context),
@@ -227,7 +227,7 @@ impl<L: Transport, B: IoBuf> Request<L, B> {
         };
         self.leave_memory();
         let link = &self.object.link;
-        match link.submit(request, Some(context.waker())) {
+        match link.submit_awaited(request, context.waker()) {
             Ok(started) => {
                 link.link_facts().bounces.begin(what.asked);
                 self.started(what, Some(own), started)

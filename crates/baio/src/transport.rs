@@ -3,7 +3,7 @@
 //!
 //! | what for | calls |
 //! |---|---|
-//! | to send | `submit` a request, `ask` a command, `tell_link` what nobody answers |
+//! | to send | `submit` a request, `submit_awaited` a future's, `ask` a command, `tell_link` what nobody answers |
 //! | to take | `poll_request`, `poll_answer`, `next_ended`, `wait_for_ticket` |
 //! | to drive | `turn_link`, `run_on_link`, `is_driven`, `while_others_drive`, `link_event` |
 //! | memory | `link_arena`, `stand_in_line`, `lend_here` |
@@ -169,13 +169,20 @@ pub trait Transport: Clone + Unpin + fmt::Debug + 'static {
     /// Names a command under way.
     type Question: Unpin + Send;
 
-    /// Queues a request. For a future, which has a waker, nobody else takes its outcome, however soon that comes; and memory that the core cannot
-    /// be shown where it lies comes back, to go through a buffer of the arena.
+    /// As [`Link::start`](crate::Link::start).
     #[allow(
         clippy::result_large_err,
         reason = "a request comes back as it was, and a box would be an allocation"
     )]
-    fn submit(&self, request: SegmentRequest, waker: Option<&Waker>) -> std::result::Result<Begun, NotTaken<Memory>>;
+    fn submit(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest>;
+
+    /// The same for a future: nobody else takes its outcome, however soon that comes; and memory that the core cannot be shown where it lies
+    /// comes back, to go through a buffer of the arena.
+    #[allow(
+        clippy::result_large_err,
+        reason = "a request comes back as it was, and a box would be an allocation"
+    )]
+    fn submit_awaited(&self, request: SegmentRequest, waker: &Waker) -> std::result::Result<Begun, NotTaken<Memory>>;
 
     /// Begins a command.
     fn ask(&self, call: Box<Call>) -> std::result::Result<Self::Question, NotAsked>;

@@ -35,11 +35,12 @@ fn forked(client: &Client) -> Option<Fault> {
 impl Transport for Remote {
     type Question = Asked;
 
-    fn submit(&self, request: SegmentRequest, waker: Option<&Waker>) -> std::result::Result<Begun, NotTaken<Memory>> {
-        let ticket = match waker {
-            Some(_) => self.client().start_shown(request, waker)?,
-            None => self.start_or_copy(request).map_err(NotTaken::Full)?,
-        };
+    fn submit(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        self.start_or_copy(request)
+    }
+
+    fn submit_awaited(&self, request: SegmentRequest, waker: &Waker) -> std::result::Result<Begun, NotTaken<Memory>> {
+        let ticket = self.client().start_shown(request, Some(waker))?;
         Ok((ticket, Poll::Pending))
     }
 
