@@ -417,6 +417,9 @@ impl Engine {
     }
 
     fn take_signals(&mut self) {
+        if self.posted.is_empty() {
+            return;
+        }
         let mut taken = std::mem::take(&mut self.signalled);
         self.posted.take(&mut taken);
         for (id, value) in taken.drain(..) {

@@ -41,12 +41,14 @@ impl Signals {
 }
 
 impl Posted {
+    /// Was nothing posted, for all that is seen? One missed here rings the doorbell, and the next turn sees it.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Acquire: pairs with the release in `signal`.
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// Moves what was posted to `taken`.
     pub(crate) fn take(&self, taken: &mut Vec<(RequestId, u32)>) {
-        // Acquire: pairs with the release in `signal`. One missed here rings the doorbell, and the next turn sees it.
-        if self.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         taken.append(&mut list);
         self.count.store(0, Ordering::Release);
