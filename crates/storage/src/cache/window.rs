@@ -218,17 +218,18 @@ impl Found {
     /// Looks at one stream, for all of this; gives it if the request lies within its last one.
     fn look_at<'a>(&mut self, at: usize, stream: &'a Stream, first: u64, end: u64) -> Option<&'a Stream> {
         let mut worth = stream.used + if stream.window > 0 { GRACE } else { 0 };
-        if stream.first <= first {
+        // A random read is near none, as a processor foresees; on which side of each it lies nobody does.
+        let is_near = (first <= stream.ahead) & (end > stream.first);
+        if is_near && stream.first <= first {
             if end <= stream.end {
                 return Some(stream); // A place that was never used ends before any request.
             }
             // The reader may go on within the last request or within what was read ahead.
             let distance = stream.end.abs_diff(first);
-            let goes_on = first <= stream.ahead && stream.is_used();
-            if goes_on && self.step.is_none_or(|(_, nearest)| distance < nearest) {
+            if stream.is_used() && self.step.is_none_or(|(_, nearest)| distance < nearest) {
                 self.step = Some((at, distance));
             }
-        } else if end > stream.first {
+        } else if is_near {
             self.backwards |= 1 << at;
             worth = stream.used;
         }
