@@ -138,7 +138,8 @@ impl Core {
 impl Lane {
     /// Takes back what was let go elsewhere.
     pub(in crate::core) fn take_returned(&mut self) {
-        if !self.returns.has_any.swap(false, Ordering::Acquire) {
+        // Mostly there is nothing, and to look costs less than to write. What is missed here rings the doorbell, and the next turn sees it.
+        if !self.returns.has_any.load(Ordering::Relaxed) || !self.returns.has_any.swap(false, Ordering::Acquire) {
             return;
         }
         let list = std::mem::take(&mut *self.returns.list.lock().unwrap_or_else(PoisonError::into_inner));
