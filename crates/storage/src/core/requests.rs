@@ -1,5 +1,6 @@
 //! Requests on handles: checked, sent on their way, and answered.
 
+use std::mem::take;
 use std::task::{Poll, Waker};
 
 use baio_engine::{Argument, Completion, Errno, File, Memory, Notice, Op, Policy, Request};
@@ -20,11 +21,10 @@ impl Core {
     ///
     /// # Errors
     /// The request itself, when every slot is taken: take outcomes, turn, and try again.
-    pub fn start(&mut self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        if self.lane.requests.is_full() {
-            return Err(request);
-        }
-        self.lane.enter(Owner::Caller, request)
+    pub fn start(&mut self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let is_full = self.lane.requests.is_full();
+        let entered = (!is_full).then(|| self.lane.enter(Owner::Caller, &mut request));
+        entered.flatten().ok_or(request)
     }
 
     /// Is every slot taken?
@@ -67,21 +67,19 @@ impl Core {
 }
 
 impl Lane {
-    /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.
-    pub(super) fn enter(
-        &mut self,
-        owner: Owner,
-        mut request: SegmentRequest,
-    ) -> std::result::Result<Ticket, SegmentRequest> {
+    /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold. `None`: there is no room, and it
+    /// still has its memory.
+    pub(super) fn enter(&mut self, owner: Owner, request: &mut SegmentRequest) -> Option<Ticket> {
         let (handle, asked) = (request.handle, request.memory.len());
-        let way = self.must_be_free(owner, &request);
-        let way = way.and_then(|()| self.check(&mut request, Coming::First));
-        let way = way.map(|way| self.way_while_frozen(owner, &request, way));
-        let way = way.and_then(|way| Ok((self.whom_to_ask(owner, &way, &request)?, way)));
-        let Some(ticket) = self.requests.insert(owner, &request) else {
-            return Err(uncut(request, asked));
+        let way = self.must_be_free(owner, request);
+        let way = way.and_then(|()| self.check(request, Coming::First));
+        let way = way.map(|way| self.way_while_frozen(owner, request, way));
+        let way = way.and_then(|way| Ok((self.whom_to_ask(owner, &way, request)?, way)));
+        let Some(ticket) = self.requests.insert(owner, request) else {
+            uncut(&mut request.memory, asked);
+            return None;
         };
-        let follows = way.is_ok() && self.stand_in_line(owner, ticket, &request);
+        let follows = way.is_ok() && self.stand_in_line(owner, ticket, request);
         let has_status = request.status.is_some();
         if has_status && (follows || !matches!(way, Ok((None, Way::Device(..))))) {
             self.requests.begin_status(ticket);
@@ -89,32 +87,36 @@ impl Lane {
         match way {
             Ok(_) if follows => {
                 self.objects.begin(handle);
-                self.requests.keep(ticket, State::BehindWrites, request.memory);
+                self.requests
+                    .keep(ticket, State::BehindWrites, take(&mut request.memory));
                 self.requests.watch(ticket);
             }
+            Ok((Some(object), _)) => self.ask(ticket, request, object, Coming::First),
             Ok((None, Way::Device(file, op, policy))) => {
-                let memory = std::mem::take(&mut request.memory);
+                let memory = take(&mut request.memory);
                 let is_reserved = !matches!(owner, Owner::Caller);
                 if let Err(memory) = self.submit(ticket, (file, op, policy), memory, is_reserved) {
                     self.requests.free(ticket);
                     request.memory = memory;
-                    return Err(uncut(request, asked));
+                    uncut(&mut request.memory, asked);
+                    return None;
                 }
                 if has_status {
                     self.requests.begin_status(ticket); // Not of one that goes back.
                 }
                 self.objects.begin(handle);
             }
-            Ok((Some(object), _)) => self.ask(ticket, request, object, Coming::First),
             Ok((None, Way::Hold)) => {
                 self.objects.begin(handle);
-                self.hold_back(ticket, request.memory);
+                self.hold_back(ticket, take(&mut request.memory));
                 self.requests.watch(ticket);
             }
-            Ok((None, Way::Nothing | Way::Cache)) => self.tell(Outcome::early(ticket, request.memory, Ok(0)), None),
-            Err(error) => self.tell(Outcome::early(ticket, request.memory, Err(error)), None),
+            Ok((None, Way::Nothing | Way::Cache)) => {
+                self.tell(Outcome::early(ticket, take(&mut request.memory), Ok(0)), None);
+            }
+            Err(error) => self.tell(Outcome::early(ticket, take(&mut request.memory), Err(error)), None),
         }
-        Ok(ticket)
+        Some(ticket)
     }
 
     /// The cache's object, if the cache is asked first: to do it, or to make way for it. Its own are asked of nobody.
@@ -205,7 +207,7 @@ impl Lane {
         let mut way = way.map(|way| self.way_while_frozen(owner, &request, way));
         if matches!(way, Ok(Way::Cache)) {
             match self.object_asked(&request) {
-                Ok(Some(object)) => return self.ask(ticket, request, object, Coming::Again),
+                Ok(Some(object)) => return self.ask(ticket, &mut request, object, Coming::Again),
                 Ok(None) => {}
                 Err(error) => way = Err(error),
             }
@@ -214,7 +216,7 @@ impl Lane {
         let is_to_clear = asked.op.changes_bytes() && is_callers && !self.requests.is_reserved(ticket);
         if matches!(way, Ok(Way::Device(..))) && (asked.op.is_sync() && is_callers || is_to_clear) {
             if let Some(object) = self.object_known(asked.handle) {
-                return self.ask(ticket, request, object, Coming::Again);
+                return self.ask(ticket, &mut request, object, Coming::Again);
             }
         }
         let memory = request.memory;
@@ -382,10 +384,9 @@ impl Lane {
     }
 }
 
-/// A request that is given back, as it came: a read across the end had cut it.
-fn uncut(mut request: SegmentRequest, len: usize) -> SegmentRequest {
-    request.memory.show(len);
-    request
+/// Memory of a request that is given back, as it came: a read across the end had cut it.
+fn uncut(memory: &mut Memory, len: usize) {
+    memory.show(len);
 }
 
 /// The engine names the offset on the device; the caller gave one in the segment.

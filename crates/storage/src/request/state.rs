@@ -55,6 +55,7 @@ pub(crate) enum State {
 
 impl State {
     /// May it go there?
+    #[inline(always)]
     pub(super) fn may_become(self, to: State) -> bool {
         use State::{
             Answered, AtDevice, BehindWrites, Done, Free, Held, InCache, InHand, Left, MakingWay, Overdue, Woken,
@@ -77,6 +78,11 @@ impl State {
     /// Does it wait in the core alone, where neither the engine nor the cache counts it?
     pub(super) fn waits(self) -> bool {
         matches!(self, State::Held | State::Woken)
+    }
+
+    /// Does it wait for writes that came before it?
+    pub(super) fn follows(self) -> bool {
+        matches!(self, State::BehindWrites)
     }
 
     /// Is it the core that looks at its deadline?

@@ -227,14 +227,14 @@ impl Lane {
             IoKind::Write { offset, durability, .. } => (SegmentOp::Write { offset }, durability),
             IoKind::Sync { durability } => (SegmentOp::Sync, durability),
         };
-        let request = SegmentRequest {
+        let mut request = SegmentRequest {
             durability,
             mode: mode_of(&self.objects, handle, part.kind),
             ..SegmentRequest::new(handle, op, memory)
         };
-        match self.enter(Owner::Cache(part), request) {
-            Ok(_) => Ok(()),
-            Err(request) => Err((part, request.memory)),
+        match self.enter(Owner::Cache(part), &mut request) {
+            Some(_) => Ok(()),
+            None => Err((part, request.memory)),
         }
     }
 

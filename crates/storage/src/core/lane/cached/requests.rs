@@ -61,11 +61,11 @@ impl Lane {
         known.map_or_else(|| self.object_for(request), Ok)
     }
 
-    /// Gives a request to the cache: to be done there, or to make way for it.
+    /// Gives a request, whose memory it takes, to the cache: to be done there, or to make way for it.
     pub(in crate::core) fn ask(
         &mut self,
         ticket: Ticket,
-        mut request: SegmentRequest,
+        request: &mut SegmentRequest,
         object: ObjectId,
         coming: Coming,
     ) {
@@ -78,7 +78,7 @@ impl Lane {
             Some(Target::Plain(file)) => Some(file),
             Some(Target::Segment { .. }) | None => None,
         };
-        let Part { op, waits, bytes } = part_of(&cached.cache, object, &request, file);
+        let Part { op, waits, bytes } = part_of(&cached.cache, object, request, file);
         let mut memory = std::mem::take(&mut request.memory);
         let given = if waits {
             Memory::None

@@ -79,12 +79,12 @@ impl Lane {
                 LogIoKind::Sync => (SegmentOp::Sync, Durability::Data),
                 LogIoKind::Allocate { to } => (SegmentOp::Allocate { offset: 0, len: to }, Durability::Data),
             };
-            let request = SegmentRequest {
+            let mut request = SegmentRequest {
                 durability,
                 mode: self.log_mode(handle, block),
                 ..SegmentRequest::new(handle, op, memory)
             };
-            if let Err(request) = self.enter(Owner::Log(io), request) {
+            if self.enter(Owner::Log(io), &mut request).is_none() {
                 // Something is under way, then, and with its end this comes again.
                 if let Some(log) = self.logs.open.get_mut(key) {
                     log.delayed.push_front((io, request.memory));
