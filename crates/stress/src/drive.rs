@@ -280,7 +280,9 @@ impl<'a, L: Reach> Driver<'a, L> {
 
     fn reap(&mut self, round: &mut Round, now: Instant) {
         let mut count = 0;
-        while let Some(ended) = self.target.next() {
+        // What comes last need not be asked for what comes next.
+        while self.under_way() > 0 {
+            let Some(ended) = self.target.next() else { break };
             self.settle(round, ended, now);
             count += 1;
         }

@@ -212,11 +212,9 @@ impl<L: Reach> Target<L> {
             true => (SegmentOp::Write { offset }, self.durability),
             false => (SegmentOp::Read { offset }, Durability::None),
         };
-        let request = SegmentRequest {
-            durability,
-            tag: address(self.lane, tag),
-            ..object.request(op, memory)
-        };
+        let mut request = object.request(op, memory); // Large: it is changed where it is.
+        request.durability = durability;
+        request.tag = address(self.lane, tag);
         object.submit(request).map(drop).map_err(|request| request.memory)
     }
 
@@ -230,8 +228,13 @@ impl<L: Reach> Target<L> {
         let wait = match wait {
             Wait::Until { .. } if self.is_cached => {
                 // What the cache had needs no turn, and of what it has not, many requests may end with one read or write.
-                self.early = self.early.take().or_else(|| self.take());
-                self.early.as_ref().map_or(Wait::one(), |_| Wait::No)
+                if self.early.is_none() {
+                    self.early = self.take();
+                }
+                match self.early {
+                    Some(_) => Wait::No,
+                    None => Wait::one(),
+                }
             }
             wait => wait,
         };
@@ -240,7 +243,10 @@ impl<L: Reach> Target<L> {
 
     /// The next end that a turn has found.
     pub(super) fn next(&mut self) -> Option<Ended> {
-        let outcome = self.early.take().or_else(|| self.take())?;
+        let outcome = match self.early.take() {
+            Some(early) => early,
+            None => self.take()?,
+        };
         Some(Ended {
             tag: outcome.tag & u64::from(u32::MAX),
             memory: outcome.memory,
@@ -249,10 +255,15 @@ impl<L: Reach> Target<L> {
     }
 
     /// One of this lane's.
+    #[inline]
     fn take(&self) -> Option<Outcome> {
-        let Some(inboxes) = self.inboxes.as_ref().filter(|inboxes| inboxes.len() > 1) else {
-            return self.link.next_outcome();
-        };
+        match self.inboxes.as_ref().filter(|inboxes| inboxes.len() > 1) {
+            Some(inboxes) => self.take_from(inboxes),
+            None => self.link.next_outcome(),
+        }
+    }
+
+    fn take_from(&self, inboxes: &Inboxes) -> Option<Outcome> {
         if let Some(own) = lock(&inboxes[self.lane]).pop_front() {
             return Some(own);
         }
