@@ -48,6 +48,8 @@ const BY_A_POWER_CUT: &[Broken] = &[
     // A clean volume is opened and used, and the power fails. The raised epoch was only in the device's cache, so the next
     // opening finds a clean volume, heals nothing and believes the snapshot: half a rename stays, or blocks that somebody has are free.
     ("epoch-held", &[Overlap, Space, Lost]),
+    // The same, if the cut takes all four copies.
+    ("epoch-volatile", &[Overlap, Space, Lost]),
     // Copies 2 and 3 stay older and older while 0 and 1 go on: an update cut after copy 0 leaves no two that agree.
     ("epoch-rear-held", &[Refused]),
     // Three openings in a row are cut, each after copy 0: four different sequences.
@@ -82,7 +84,6 @@ const BY_ROT: &[Broken] = &[
     // The healed epoch is durable before the healing is: the next opening believes it.
     ("healing-held", &[Lost]),
     // One copy is lost, so the next update, cut half-way, leaves three different sequences, and a rotten copy the fourth.
-    ("epoch-volatile", &[Refused, Space]),
     ("epoch-front-held", &[Refused]),
 ];
 
