@@ -574,11 +574,11 @@ impl Transport for Local {
         if matches!(lack, Lack::Bytes(_)) {
             return false;
         }
-        let mut place = line.take().map(|line| line.place);
+        // First: both may run anybody's code, and if that panics it stands where it stood.
+        let waker = waker.clone();
         let freed = self.with(|core| Ok(core.places_freed().0));
-        self.0
-            .room
-            .wait(&mut place, waker.clone(), until, freed.unwrap_or_default());
+        let mut place = line.take().map(|line| line.place);
+        self.0.room.wait(&mut place, waker, until, freed.unwrap_or_default());
         *line = InLine::at(place, lack);
         if until.is_some() {
             self.call_driver(); // It may have to wake up sooner.

@@ -14,7 +14,7 @@ pub(crate) struct Room {
     waiting: RefCell<Waiters>,
     /// Kept for the next ones, so that waking allocates nothing.
     spare: Cell<Vec<Waker>>,
-    /// How many places had been freed when somebody was woken last, or the first of them came.
+    /// How many places had been freed at the end of the last borrow while somebody waited, or when the first of them came.
     freed: Cell<u64>,
 }
 
@@ -93,5 +93,26 @@ impl Room {
         let mut fired = self.spare.take();
         choose(&mut self.waiting.borrow_mut(), &mut fired);
         self.spare.set(Fired::all(fired).fire());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_freed_before_the_first_came_calls_nobody() {
+        let room = Room::default();
+        let mut place = None;
+        room.wait(&mut place, Waker::noop().clone(), None, 7);
+        assert_eq!(room.free_for_waiters(7, 3), 0);
+        assert_eq!(room.free_for_waiters(8, 3), 1);
+        // A second one does not move where the counting stands.
+        room.wait(&mut None, Waker::noop().clone(), None, 9);
+        assert_eq!(room.free_for_waiters(9, 3), 1);
+        // All are called: what was freed then is not counted for the next one.
+        room.take_next(2, &mut Vec::new());
+        room.wait(&mut place, Waker::noop().clone(), None, 20);
+        assert_eq!(room.free_for_waiters(20, 3), 0);
     }
 }
