@@ -1,7 +1,6 @@
 //! What a figure tells whoever writes a program for this disk. Where the rounds do not agree it says so, and advises nothing.
 
 use super::{Figure, Kind, ends};
-use crate::figures::median;
 use crate::report::numbers::{figure, ratio};
 
 /// More in flight are worth it from here on, where the rounds agree: each request waits longer for it.
@@ -28,7 +27,7 @@ pub(crate) fn of(figures: &[Figure]) -> Vec<String> {
     .collect()
 }
 
-/// How many times as many requests one makes as another: the median of the rounds, the least and the most.
+/// How many times as many requests one makes as another: the figures that the reader sees, and the least and the most of the rounds.
 struct Times {
     middle: f64,
     least: f64,
@@ -40,7 +39,7 @@ fn times(of: &Figure, other: &Figure) -> Option<Times> {
     let rounds: Vec<f64> = of.rounds.iter().zip(&other.rounds).map(|(a, b)| a / b).collect();
     let (least, most) = ends(rounds.iter().copied()).filter(|(least, most)| least.is_finite() && most.is_finite())?;
     Some(Times {
-        middle: median(&rounds),
+        middle: of.iops / other.iops,
         least,
         most,
     })
@@ -107,11 +106,12 @@ fn depth(reads: &[&Figure]) -> Option<String> {
             let longer = figure(last.p50_us? / enough.p50_us?);
             let is_beyond_noise = more.least > 1.0 && more.least * more.least > more.most;
             let gain = match (more.most < WORTH, is_beyond_noise) {
-                (true, _) => "for no more".to_owned(),
+                (true, _) => "and they make no more".to_owned(),
                 (_, true) => format!("for only {} times as many", ratio(more.middle)),
-                _ => format!("for a gain within the noise: {}", more.between()),
+                _ => format!("for {} as many", more.between()),
             };
-            format!(" With {} each waits {longer} times as long {gain}.", last.depth)
+            let (deep, enough) = (last.depth, enough.depth);
+            format!(" With {deep} each waits {longer} times as long as with {enough}, {gain}.")
         }
         Some((less, more)) if less.depth > first.depth && more < SAME => format!(
             " With {} each waits {} times as long as with {}, for {} times as many.",
@@ -204,7 +204,7 @@ mod tests {
         ]);
         assert!(
             said.starts_with("Keep 16 reads in flight: ")
-                && said.contains("for a gain within the noise: 1.016 to 1.328"),
+                && said.ends_with("as long as with 16, for 1.016 to 1.328 times as many."),
             "{said}"
         );
         // A tenth in each of them, and still less than what lies between them.
@@ -254,7 +254,7 @@ mod tests {
         );
         let said = of_reads([&[10_000.0; 3], &[60_000.0; 3], &[62_000.0, 59_000.0, 90_000.0]]);
         assert!(
-            said.starts_with("Keep 16 reads") && !said.contains("for no more"),
+            said.starts_with("Keep 16 reads") && !said.contains("they make no more"),
             "{said}"
         );
         let writes = [

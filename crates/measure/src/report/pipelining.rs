@@ -159,7 +159,7 @@ impl Sweep<'_> {
         let mut peers = vec![Peer::new(one, is_marked.then(|| rate(least)))];
         for &count in threads {
             peers.push(Peer::new(
-                side(format!("KAIO, {count} threads"), Who::Threads(count)),
+                side(format!("{count} blocking threads"), Who::Threads(count)),
                 [],
             ));
         }
@@ -211,8 +211,8 @@ impl Sweep<'_> {
         let side = |name: String, who| Side::by(name, worker::Job::Pipelining(job(who))).cold(&self.site.path);
         let threads: &[u32] = self.setting.either(&[1, 4, 16], &[1, 4, 16, 32]);
         let place = file_system(&self.setting.dir);
-        let kaio = |count: &u32| {
-            let name = format!("KAIO, {count} threads over {place}");
+        let blocking = |count: &u32| {
+            let name = format!("{count} blocking threads over {place}");
             Peer::new(side(name, Who::Threads(*count)), [])
         };
         let name = format!(
@@ -220,7 +220,7 @@ impl Sweep<'_> {
             stream.name,
             bytes >> 20
         );
-        let turns = findings.compare(self.rounds, side(name, who), threads.iter().map(kaio).collect())?;
+        let turns = findings.compare(self.rounds, side(name, who), threads.iter().map(blocking).collect())?;
         let mut all = turns.peers().flat_map(|(_, runs)| runs).chain(&turns.ours);
         let are_cut = all.any(|run| run.requests < bytes / SIZE * 2);
         if are_cut {

@@ -1,5 +1,5 @@
 //! Requests with processing behind each, as seed 004 §7 has them: while one is processed, the next ones are at the disk. By a core
-//! of ours that is one thread with so many requests ahead; by threads that each block in a call and then process ("KAIO").
+//! of ours that is one thread with so many requests ahead; by threads that each block in a call and then process (KAIO in seed 004).
 //!
 //! The processing is a fixed number of turns of a loop. What it has cost is read on each thread's own clock and taken off the
 //! processor time: what is left is the price of the requests. What it takes to stand ready, before the first of them, is told beside:
