@@ -222,7 +222,8 @@ fn worst(record: &Record, interrupted: Option<Interrupt>, out: &mut dyn Write) -
             false => "was interrupted",
         };
         let why = end.row.skipped.as_deref().unwrap_or_default();
-        put(out, &cut(&format!("{} {state}: {why}", end.name), 3 * WIDTH))?;
+        // Two lines of whole words: all of this must leave room on the first screen.
+        put(out, &cut(&format!("{} {state}: {why}", end.name), 2 * WIDTH - 20))?;
     }
     put(out, &verdict(record, interrupted))
 }
