@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What growth costs when a segment is one run of blocks, and when it may be a few extents.
 
-A volume holds segments of log-uniform sizes. At a steady fill it lives through creates, deletes and growths in random order. A growth takes the blocks behind its last extent; where those are taken, a segment of one run moves, one of several
+A volume holds segments of log-uniform sizes. At a steady fill it lives through creates, deletes and growths in random order.
+A growth takes the blocks behind its last extent; where those are taken, a segment of one run moves, one of several
 extents takes another, and moves into one when it has all it may have. Numbers are of one seed; `--seed` takes another.
 
     python3 0020-growth.py [--seed N] [--steps N]
