@@ -351,8 +351,7 @@ fn spoil_behind(
         let story = format!("byte {at} behind the end at {end} cannot be read: {story}");
         Err(Violation::new(kind, story))
     };
-    // Where the next batch would be another may begin, which lies half behind that place: what cannot be read of it may be told too.
-    let is_next = (end..end + 2 * u64::from(header.batch_bytes_max)).contains(&at);
+    let is_next = (end..end + u64::from(header.batch_bytes_max)).contains(&at);
     match open(arena, medium, options, random)? {
         Ok((_, _, seen)) if seen != reference.seen => wrong(Kind::Lost, format!("{} records are there", seen.len())),
         Err(LogError::Read { .. }) if is_next => Ok(Some(fingerprint)),

@@ -236,7 +236,8 @@ impl LogPart {
             .look_later(up_to(rest.saturating_sub(look.passed), bytes), place)
         {
             Some(Later::Longer) if place != scan.at => return Ok(false),
-            Some(Later::Longer) if must_be_read && seen.cut().is_some() => return seen.cut().map_or(Ok(false), Err),
+            // Else a block in the place of the next batch fails by itself, and one behind that may be unreadable.
+            Some(Later::Longer) if goes_on && seen.cut().is_some() => return seen.cut().map_or(Ok(false), Err),
             Some(Later::Batch(header)) => {
                 look.is_rot |= header.watermark > scan.chain.end;
                 look.found.get_or_insert((place, header.lsn, look.passed));
