@@ -518,26 +518,7 @@ mod tests {
         assert_eq!(ring.keep(our_file.as_raw_fd()), None);
         ring.give_back(kept);
         for kept in places {
-            let mut bytes = [0_u8; 4];
-            let what = What::Read {
-                pointer: bytes.as_mut_ptr(),
-                len: 4,
-                offset: 0,
-                flags: 0,
-            };
-            let call = Call {
-                what,
-                fd: -1,
-                kept,
-                beside: false,
-                priority: 0,
-                name: 7,
-            };
-            // SAFETY: the thread stays until it is answered.
-            unsafe { theirs.submit(&[call]) }.unwrap();
-            theirs.wait(1, None, None).unwrap();
-            theirs.reap(&mut reaper, |name, raw| assert_eq!((name, raw), (7, 4)));
-            assert_eq!(bytes, [2; 4]);
+            assert_eq!(four_bytes_of(&theirs, &mut reaper, kept), [2; 4]);
         }
     }
 
@@ -597,35 +578,40 @@ mod tests {
         assert!(seen.into_inner().unwrap().iter().all(|times| *times == 1));
     }
 
+    /// The beginning of a file that the ring keeps.
+    fn four_bytes_of(ring: &SharedRing, reaper: &mut Reaper, kept: Option<Kept>) -> [u8; 4] {
+        let mut bytes = [0_u8; 4];
+        let what = What::Read {
+            pointer: bytes.as_mut_ptr(),
+            len: 4,
+            offset: 0,
+            flags: 0,
+        };
+        let call = Call {
+            what,
+            fd: -1,
+            kept,
+            beside: false,
+            priority: 0,
+            name: 7,
+        };
+        // SAFETY: the thread stays until it is answered.
+        unsafe { ring.submit(&[call]) }.unwrap();
+        ring.wait(1, None, None).unwrap();
+        ring.reap(reaper, |name, raw| assert_eq!((name, raw), (7, 4)));
+        bytes
+    }
+
     #[test]
     fn a_file_is_kept_without_its_descriptor() {
         let Some((ring, mut reaper)) = ring(8) else { return };
-        let mut bytes = [0_u8; 4];
         for round in 0..2 * KEPT_MAX as u8 {
             let file = tempfile::tempfile().unwrap();
             std::os::unix::fs::FileExt::write_at(&file, &[round; 4], 0).unwrap();
             let kept = ring.keep(file.as_raw_fd());
             assert!(kept.is_some());
             drop(file);
-            let what = What::Read {
-                pointer: bytes.as_mut_ptr(),
-                len: 4,
-                offset: 0,
-                flags: 0,
-            };
-            let call = Call {
-                what,
-                fd: -1,
-                kept,
-                beside: false,
-                priority: 0,
-                name: 7,
-            };
-            // SAFETY: the thread stays until it is answered.
-            unsafe { ring.submit(&[call]) }.unwrap();
-            ring.wait(1, None, None).unwrap();
-            ring.reap(&mut reaper, |name, raw| assert_eq!((name, raw), (7, 4)));
-            assert_eq!(bytes, [round; 4]);
+            assert_eq!(four_bytes_of(&ring, &mut reaper, kept), [round; 4]);
             ring.give_back(kept.unwrap());
         }
         assert_eq!(ring.keep(-1), None);
