@@ -57,13 +57,14 @@ fn state(shown_by: &[&str], experiments: &[Experiment]) -> &'static str {
     let named = experiments.iter().filter(|one| shown_by.contains(&&one.name[..]));
     let ran: Vec<&Experiment> = named.filter(|one| one.has_shown()).collect();
     let marks = || ran.iter().flat_map(|one| &one.rows).filter_map(|row| row.holds);
-    let unasked = |name: &&&str| When::of(name) != Some(When::OnRequest);
+    // One that runs on request only is not missed where nobody asked for it.
+    let is_missed = |name: &&str| When::of(name) != Some(When::OnRequest) && !ran.iter().any(|one| one.name == *name);
     match () {
         () if shown_by.is_empty() => "not built yet",
         () if ran.is_empty() => "not run",
         () if ran.iter().any(|one| !one.verified) || marks().any(|holds| !holds) => "missed",
         // Without a mark it is an answer that was looked at, and not a figure.
-        () if ran.len() < shown_by.iter().filter(unasked).count() => "in part",
+        () if shown_by.iter().any(is_missed) => "in part",
         () if marks().next().is_none() => "checked",
         () => "shown",
     }
@@ -115,6 +116,11 @@ mod tests {
             state_of(&[experiment("segments", Some(true))], "S17"),
             "shown",
             "the other one runs when named"
+        );
+        assert_eq!(
+            state_of(&[experiment("volume-scale", Some(true))], "S17"),
+            "in part",
+            "the one that runs on request stands for no other"
         );
         assert_eq!(state_of(&[], "S18"), "not run");
         assert_eq!(state_of(&[], "S19"), "not built yet");
