@@ -18,7 +18,7 @@
 //! Generation `g` goes to image `g mod 2`, so that the image of `g-1`, the acknowledged one, is never touched:
 //!
 //! 1. to the table, durably;
-//! 2. then the same bytes to the mirror, durably (so the mirror is never ahead of the table);
+//! 2. then the same bytes to the mirror, durably (so the mirror is ahead of the table only if the device lost a write that it had acknowledged);
 //! 3. then it is acknowledged.
 //!
 //! One update of a bucket is in flight at a time; one that failed is repeated with the same image, never with another one.
