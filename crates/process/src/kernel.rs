@@ -71,7 +71,7 @@ table! {
         "such a read that ends with nothing is followed by fstat(2)";
     LateEventFd = "late_event_fd", "5.18",
         "an event fd is registered with a ring without waiting for the requests in flight",
-        "a set-up flag or an operation (`IORING_OP_MSG_RING`) that came with the same kernel or a later one, because on an older kernel trying it would wait for ever",
+        "a set-up flag or an operation (`IORING_OP_MSG_RING`) that came with the same kernel or a later one: on an older kernel a trial of the registration itself would wait for ever",
         "it is registered when the ring is made, and armed by a flag in the ring; it costs a descriptor in programs without an outside loop";
     SubmitAll = "submit_all", "5.18",
         "a refused entry does not end the batch (`IORING_SETUP_SUBMIT_ALL`)",
@@ -90,9 +90,9 @@ table! {
         "a set-up with the flag",
         "a ring that any thread could use";
     DeferTaskrun = "defer_taskrun", "6.1",
-        "completions are posted when their owner enters (`IORING_SETUP_DEFER_TASKRUN`)",
+        "completions are posted when the ring's thread enters the ring (`IORING_SETUP_DEFER_TASKRUN`)",
         "a set-up with the flag",
-        "they interrupt their owner; a blocking call of its thread may return `EINTR` for it";
+        "completions interrupt the ring's thread, and its blocking calls may return `EINTR`";
     DirectLimits = "direct_limits", "6.1",
         "what direct I/O on a file must be aligned to (`STATX_DIOALIGN`)",
         "statx(2) of each file that is opened",
@@ -120,7 +120,7 @@ table! {
     SameFile = "same_file", "6.10",
         "whether two descriptors are one open file (`F_DUPFD_QUERY`)",
         "fcntl(2), when a request of libaio names an event fd",
-        "kcmp(2); where a policy forbids it, the number of the event fd in /proc; without /proc a duplicate for each request, and `EAGAIN` for the next when 64 are in flight";
+        "kcmp(2) compares them; where a policy forbids that, the event fd's number in /proc does; without /proc each request gets a duplicate of its event fd, and while 64 such requests are in flight, the next one is refused with `EAGAIN`";
     AtomicWrites = "atomic_writes", "6.11",
         "how much a device writes whole or not at all (`STATX_WRITE_ATOMIC`)",
         "statx(2), by `baio doctor`",
@@ -128,7 +128,7 @@ table! {
     Uncached = "uncached", "6.14",
         "reads and writes that leave nothing in the page cache (`RWF_DONTCACHE`)",
         "`File::probe`, or the first request",
-        "an uncached request is `EOPNOTSUPP`, and `baio doctor` names the kernel it takes";
+        "an uncached request fails with `EOPNOTSUPP`, and `baio doctor` names the kernel that it needs";
     RegisteredLists = "registered_lists", "6.15",
         "lists of registered memory (`IORING_OP_READV_FIXED`, `IORING_OP_WRITEV_FIXED`)",
         "`IORING_REGISTER_PROBE`",
@@ -136,10 +136,10 @@ table! {
     RefusedRights = "refused_rights", "6.16",
         "a socket refuses descriptors that are sent to it (`SO_PASSRIGHTS`)",
         "setsockopt(2), when a broker makes or accepts a socket",
-        "a broker throws descriptors away as it reads, and what it has not read when it ends the session";
+        "the kernel drops descriptors that are sent to a broker: those of a message when the broker reads it, the rest when the session ends";
     NoSignal = "no_signal", "6.18",
         "a write to a pipe or socket without readers raises no signal (`RWF_NOSIGNAL`)",
-        "preadv2(2) with it, of memory, when the library for POSIX AIO makes its ring",
+        "preadv2(2) of a file in memory with the flag, when the library for POSIX AIO makes its ring",
         "such a write may raise SIGPIPE";
 }
 
