@@ -1,6 +1,5 @@
-//! The contract is kept where what is young is refused: all at once, and where there is time one call or flag after another (docs/inside/engine.md,
-//! "What a kernel may lack"). A filter stays with its process, so each has a child of its own. One request of each kind, in every way:
-//! `young_calls.rs`.
+//! The contract is kept where what is young is refused: all at once, and where there is time one call or flag after another (docs/inside/kernels.md).
+//! A filter stays with its process, so each has a child of its own. One request of each kind, in every way: `young_calls.rs`.
 
 use std::process::Command;
 use std::sync::PoisonError;

@@ -1,5 +1,5 @@
-//! What a kernel may lack is a line of one table, and each line can be taken away on every machine (docs/inside/engine.md, "What a kernel may
-//! lack"). A test runs itself again in a child process, whose environment takes lines away.
+//! What a kernel may lack is a line of one table, and each line can be taken away on every machine (docs/inside/kernels.md). A
+//! test runs itself again in a child process, whose environment takes lines away.
 
 use std::io::Write;
 use std::process::Command;
@@ -473,7 +473,7 @@ fn what_no_engine_has_to_try_is_tried_for_who_asks() {
 /// The page has the table as it is.
 #[test]
 fn the_page_tells_every_line() {
-    let page = include_str!("../../../../docs/inside/engine.md");
+    let page = include_str!("../../../../docs/inside/kernels.md");
     let begins = "| name | since Linux | what it is | found out by | instead |\n|---|---|---|---|---|\n";
     let lines = kernel::TABLE.iter().map(|line| {
         let kernel::Line {
@@ -489,7 +489,7 @@ fn the_page_tells_every_line() {
     let table = format!("{begins}{}\n", lines.collect::<String>());
     assert!(
         page.contains(&table),
-        "docs/inside/engine.md lacks this table:\n{table}"
+        "docs/inside/kernels.md lacks this table:\n{table}"
     );
 }
 
@@ -505,7 +505,7 @@ const TESTED: &[(&str, &str, &[&str])] = &[
 /// And what each kernel lacks is what the table says.
 #[test]
 fn the_pages_tell_what_each_tested_kernel_lacks() {
-    let page = include_str!("../../../../docs/inside/engine.md");
+    let page = include_str!("../../../../docs/inside/kernels.md");
     let version = |text: &str| {
         let (major, minor) = text.split_once('.').expect("a version");
         (major.parse::<u32>().unwrap(), minor.parse::<u32>().unwrap())

@@ -1,5 +1,5 @@
 //! Each system call, flag and registration that is younger than Linux 5.4 is refused in turn, with each word that a kernel, a container
-//! or a policy has for it, and the answers stay the same (docs/inside/engine.md, "What a kernel may lack").
+//! or a policy has for it, and the answers stay the same (docs/inside/kernels.md).
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
