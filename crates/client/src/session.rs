@@ -299,13 +299,7 @@ fn greet(
             "its welcome did not come with exactly one descriptor",
         ));
     };
-    let layout = Layout {
-        submissions: welcome.submissions,
-        completions: welcome.completions,
-        arena_at: welcome.arena_at,
-        arena_bytes: welcome.arena_bytes,
-        bytes: welcome.memory_bytes,
-    };
+    let layout = Layout::told(&welcome);
     let memory = SessionMemory::map(memory, layout).map_err(|error| match error.errno {
         Errno::EMFILE | Errno::ENFILE => explained(object, Said::from_raw_os_error(error.errno.raw())),
         errno => ConnectError {

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use baio_words::entry::{COMPLETION_WORDS, SUBMISSION_WORDS};
-use baio_words::session::RingAt;
+use baio_words::session::{RingAt, Welcome};
 
 /// Bytes that a word has for itself, so that the sides do not take a cache line from each other without need.
 const ALONE: u64 = 128;
@@ -43,6 +43,18 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// As a service tells it. Nothing is checked here: [`SessionMemory::map`](crate::SessionMemory::map) does that.
+    #[must_use]
+    pub fn told(welcome: &Welcome) -> Layout {
+        Layout {
+            submissions: welcome.submissions,
+            completions: welcome.completions,
+            arena_at: welcome.arena_at,
+            arena_bytes: welcome.arena_bytes,
+            bytes: welcome.memory_bytes,
+        }
+    }
+
     /// For so many requests at a time and so large an arena. `None` for no request, more than [`PLACES_MAX`] or an arena beyond
     /// [`ARENA_BYTES_MAX`].
     #[must_use]

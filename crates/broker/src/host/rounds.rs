@@ -394,14 +394,7 @@ mod tests {
             let Ok(FromBroker::Welcome(welcome)) = FromBroker::decode(&message) else {
                 panic!("{message:?}")
             };
-            let layout = Layout {
-                submissions: welcome.submissions,
-                completions: welcome.completions,
-                arena_at: welcome.arena_at,
-                arena_bytes: welcome.arena_bytes,
-                bytes: welcome.memory_bytes,
-            };
-            let memory = SessionMemory::map(fd.unwrap(), layout).unwrap();
+            let memory = SessionMemory::map(fd.unwrap(), Layout::told(&welcome)).unwrap();
             return (socket, memory);
         }
         panic!("no welcome");

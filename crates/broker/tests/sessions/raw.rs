@@ -191,16 +191,9 @@ pub(crate) struct Client {
 
 impl Client {
     fn new(wire: Wire, welcome: Welcome, fd: OwnedFd) -> Client {
-        let layout = Layout {
-            submissions: welcome.submissions,
-            completions: welcome.completions,
-            arena_at: welcome.arena_at,
-            arena_bytes: welcome.arena_bytes,
-            bytes: welcome.memory_bytes,
-        };
         Client {
             wire,
-            memory: SessionMemory::map(fd, layout).unwrap(),
+            memory: SessionMemory::map(fd, Layout::told(&welcome)).unwrap(),
             welcome,
             submissions: Cursor::default(),
             completions: Cursor::default(),
