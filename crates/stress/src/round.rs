@@ -8,7 +8,7 @@ use super::job::{Job, Stage};
 use super::result::{LaneReport, Tally};
 use super::schedule::Piece;
 
-/// So many failed requests end a run: nothing more is to be learned.
+/// So many failed requests of one lane in a stage end that lane: nothing more is to be learned.
 const ERRORS_MAX: u64 = 1000;
 
 /// What happens in one stage.

@@ -43,7 +43,7 @@ pub(crate) struct LogArgs {
     /// Bytes of each record
     #[arg(long, value_name = "SIZE", default_value = "256", requires = "appends", value_parser = record_size)]
     pub(super) record_size: Size,
-    /// How long each round is
+    /// How long each side is measured in a round
     #[arg(long, value_name = "TIME", default_value = "3s", requires = "appends", value_parser = parse_duration)]
     pub(super) runtime: Duration,
     /// Rounds of each side, in turn [default: 3, of a single one 1]
