@@ -77,6 +77,7 @@ pub(super) fn work(worker: &Worker) -> Result<(), Failure> {
     let mut random = worker.random(0);
     let in_segment = worker.task.beside.join("in-segment").exists();
     let log = open(worker.device(), in_segment, &mut random)?;
+    let mut last = None;
     loop {
         // Some groups take more than a batch.
         let count = match random.below(100) {
@@ -92,10 +93,12 @@ pub(super) fn work(worker: &Worker) -> Result<(), Failure> {
             match log.append_all(&records) {
                 Ok(lsn) => break lsn,
                 Err(error) if error.errno() == Some(Errno::EAGAIN) => make_room(worker, &log, &records)?,
+                Err(error) if error.errno() == Some(Errno::ENOSPC) => give_up_all(worker, &log, last)?,
                 Err(error) => return Err(error.into()),
             }
         };
         worker.say(&format!("l {} {count} {lsn}", ids[0]));
+        last = Some(lsn);
         if random.percent(25) {
             log.durable(lsn).wait()?;
         }
@@ -119,7 +122,15 @@ fn truncate(worker: &Worker, log: &Log<Remote>, to: Lsn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The log's memory or its area is full.
+/// The log's area is full: it gives up all that it has, once that is durable.
+fn give_up_all(worker: &Worker, log: &Log<Remote>, last: Option<Lsn>) -> Result<(), Failure> {
+    if let Some(last) = last {
+        log.durable(last).wait()?;
+    }
+    truncate(worker, log, log.durable_lsn())
+}
+
+/// The log's memory is full.
 fn make_room(worker: &Worker, log: &Log<Remote>, records: &[&[u8]]) -> Result<(), Failure> {
     let bytes: usize = records.iter().map(|record| record.len() + 64).sum();
     let usage = log.usage().wait()?;
