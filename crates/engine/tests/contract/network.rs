@@ -126,13 +126,12 @@ fn open_without_cloexec() -> usize {
         let number = entry.file_name();
         let target = std::fs::read_link(std::path::Path::new("/proc/self/fd").join(&number));
         let is_socket = target.is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        let flags = text
-            .lines()
-            .find_map(|line| line.strip_prefix("flags:"))
-            .unwrap_or("0")
-            .trim();
-        let flags = i32::from_str_radix(flags, 8).unwrap_or(0);
+        // Another thread may have closed it since.
+        let Ok(text) = std::fs::read_to_string(entry.path()) else {
+            return false;
+        };
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = i32::from_str_radix(flags.expect("flags").trim(), 8).expect("an octal number");
         is_socket && flags & libc::O_CLOEXEC == 0
     };
     entries.flatten().filter(inherited).count()
