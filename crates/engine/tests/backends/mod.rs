@@ -19,6 +19,10 @@ use baio_engine::{
     Wait,
 };
 
+/// Longer than anything takes that goes on at all, also on an emulated machine whose host leaves it without a processor for half a
+/// minute. The contract names a case that has hung for two.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100);
+
 /// One backend.
 pub(crate) struct Row {
     pub(crate) name: &'static str,

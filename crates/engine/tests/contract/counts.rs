@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use baio_engine::{Doorbell, Durability, Engine, File, Memory, Op, Policy, Request, RequestId, Vectored, Wait};
 
-use crate::backends::{Bench, Case, Stop, blank, buffer, direct, next};
+use crate::backends::{Bench, Case, FOR_EVER, Stop, blank, buffer, direct, next};
 use crate::streams::{file, has_streams, holds_requests, shrink};
-
-const FOR_EVER: Duration = Duration::from_secs(20);
 
 /// More than a socket or a pipe takes at a time.
 const MUCH: usize = 1 << 20;

@@ -10,13 +10,10 @@ use baio_engine::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::backends::{self, Bench, Random, bytes_of, finish, next, pattern};
+use crate::backends::{self, Bench, FOR_EVER, Random, bytes_of, finish, next, pattern};
 use crate::far::{Far, Server};
 
 const BLOCK: usize = 4096;
-
-/// Longer than anything takes that goes on at all.
-const FOR_EVER: Duration = Duration::from_secs(20);
 
 fn benches() -> impl Iterator<Item = Bench> {
     Bench::each(|_| true)

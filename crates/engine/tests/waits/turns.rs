@@ -11,7 +11,8 @@ use baio_engine::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-const FOR_EVER: Duration = Duration::from_secs(20);
+use crate::backends::FOR_EVER;
+
 const SIZE: usize = 1 << 20;
 
 fn engine(backend: Choice) -> Option<Engine> {

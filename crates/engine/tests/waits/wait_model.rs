@@ -19,10 +19,9 @@ use baio_engine::{
     Doorbell, Durability, Engine, File, Memory, Op, Policy, Request, RequestId, Space, Time, Vectored, Wait,
 };
 
-use crate::backends::{Bench, Random, blank, buffer, policies};
+use crate::backends::{Bench, FOR_EVER, Random, blank, buffer, policies};
 use lazy::{Eye, Lazy};
 
-const FOR_EVER: Duration = Duration::from_secs(20);
 const STEPS: u64 = 60;
 const BLOCKS: u64 = 32;
 
